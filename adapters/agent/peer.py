@@ -1,0 +1,245 @@
+"""One agent's session on the gateway: what it said last, what it is still to be told, and how it ends.
+
+Of each kind only the newest is kept, so a peer that talks faster than the store takes costs no more than one
+that does not. Heartbeats are read while the store is slow: an outage of the store expires nobody.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
+
+import anyio
+import psycopg
+from litestar import WebSocket
+from litestar.exceptions import WebSocketException
+
+from adapters.agent import protocol
+from commands import agents
+from commands.ports import Race, Store
+from domain import errors, node
+from domain.inventory import NodeInventory
+
+_log = logging.getLogger("better_compute.gateway")
+T = TypeVar("T")
+
+SEND_SECONDS: Final = 10.0
+FIRST_PAUSE: Final = 0.5
+LONGEST_PAUSE: Final = 10.0
+OUTAGE: Final = (errors.Unavailable, Race, psycopg.OperationalError)
+"""The store cannot answer now and will later; reads raise psycopg's errors as they are."""
+
+
+class RunBlocking(Protocol):
+    """Runs a store call beside the event loop."""
+
+    def __call__(self, work: Callable[[], T], /) -> Awaitable[T]: ...
+
+
+class Close(NamedTuple):
+    """How a session ends: what is said before the close frame, and whether anybody is there to hear it."""
+
+    code: int
+    reason: str
+    last: protocol.Superseded | None = None
+    gone: bool = False
+
+    @property
+    def abrupt(self) -> bool:
+        """The connection broke, or this process goes: the lease runs on, the agent may be back in time."""
+        return self.gone and self.code not in (protocol.DONE, protocol.GOING_AWAY)
+
+
+def superseded(reason: str) -> Close:
+    return Close(protocol.SUPERSEDED, "superseded", protocol.Superseded(reason))
+
+
+class Gone(Exception):
+    """The connection is no more; `code` is the WebSocket close code."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+Socket = WebSocket[Any, Any, Any]
+
+
+async def send(socket: Socket, message: protocol.FromPlane) -> None:
+    """Raises Gone when the peer left, or did not take it within SEND_SECONDS."""
+    try:
+        with anyio.fail_after(SEND_SECONDS):
+            await socket.send_data(protocol.encode(message))
+    except (WebSocketException, OSError, RuntimeError, TimeoutError):
+        raise Gone(1006) from None
+
+
+async def receive(socket: Socket, limit: int = protocol.MAX_INVENTORY) -> protocol.FromAgent:
+    """The next message. Raises Gone, or protocol.Broken."""
+    try:
+        frame = await socket.receive()
+    except (WebSocketException, OSError, RuntimeError):
+        raise Gone(1006) from None
+    if frame["type"] != "websocket.receive":
+        raise Gone(int(frame.get("code") or 1006))  # type: ignore[call-overload]
+    text = frame.get("text")
+    if not isinstance(text, str):
+        raise protocol.Broken(protocol.MALFORMED, "messages are text frames")
+    return protocol.from_agent(text, limit)
+
+
+async def close(socket: Socket, end: Close) -> None:
+    """Say goodbye to who can hear it; never raises. A close reason is at most 123 bytes (RFC 6455 §5.5)."""
+    if end.gone:
+        return
+    reason = "".join(c if c.isprintable() else " " for c in end.reason)
+    short = reason.encode(errors="replace")[:120].decode(errors="ignore")
+    try:
+        if end.last is not None:
+            await send(socket, end.last)
+        with anyio.fail_after(SEND_SECONDS):
+            await socket.close(end.code, short)
+    except (Gone, WebSocketException, OSError, RuntimeError, TimeoutError):
+        return
+
+
+class Peer:
+    """A session that was welcomed. `run` returns how it ended; `end` ends it from anywhere on the event loop."""
+
+    def __init__(
+        self,
+        socket: Socket,
+        store: Store,
+        run_blocking: RunBlocking,
+        node_id: str,
+        epoch: int,
+        alive: Callable[[], None],
+    ) -> None:
+        self.node_id = node_id
+        self.epoch = epoch
+        self._socket = socket
+        self._store = store
+        self._blocking = run_blocking
+        self._alive = alive
+        self._ended: asyncio.Future[Close] = asyncio.get_running_loop().create_future()
+        self._wake = asyncio.Event()
+        self._inventory: protocol.Inventory | None = None
+        self._status: protocol.Status | None = None
+        self._spec_wanted = False
+        self._sent: int | None = None
+
+    def end(self, how: Close) -> None:
+        if not self._ended.done():
+            self._ended.set_result(how)
+
+    def want_spec(self, again: bool = False) -> None:
+        """Send the current spec: if its generation is new to the session or, with `again`, in any case."""
+        self._spec_wanted = True
+        if again:
+            self._sent = None
+        self._wake.set()
+
+    async def run(self, welcome: protocol.Welcome) -> Close:
+        """The last word is said before the tasks end: a store call under way must not hold it back."""
+        try:
+            await send(self._socket, welcome)
+        except Gone as gone:
+            return Close(gone.code, "gone", gone=True)
+        self.want_spec()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._guarded, self._listen)
+            tasks.start_soon(self._guarded, self._work)
+            how = await self._ended
+            await close(self._socket, how)
+            tasks.cancel_scope.cancel()
+        return how
+
+    async def _guarded(self, task: Callable[[], Awaitable[None]]) -> None:
+        """Whatever a peer or the store does ends this session at most, and tells the peer nothing inside."""
+        try:
+            await task()
+        except Gone as gone:
+            self.end(Close(gone.code, "gone", gone=True))
+        except protocol.Broken as broken:
+            self.end(Close(broken.code, broken.reason))
+        except errors.Fenced:
+            self.end(superseded("a newer session of this node took over"))
+        except errors.NotFound:
+            self.end(Close(protocol.UNAUTHENTICATED, "no such node"))
+        except (errors.Invalid, errors.Malformed) as wrong:
+            self.end(Close(protocol.MALFORMED, wrong.detail))
+        except Exception:
+            _log.exception("an agent session crashed", extra={"fields": {"node": self.node_id}})
+            self.end(Close(protocol.INTERNAL, "internal error"))
+
+    async def _listen(self) -> None:
+        while True:
+            message = await receive(self._socket)
+            self._alive()
+            match message:
+                case protocol.Heartbeat():
+                    continue
+                case protocol.Inventory():
+                    self._inventory = message
+                case protocol.Status():
+                    self._status = message
+                case protocol.Hello():
+                    raise protocol.Broken(protocol.MALFORMED, "hello opens a session, once")
+            self._wake.set()
+
+    async def _work(self) -> None:
+        """One store call at a time; after a failed one the agent is asked for its status again, later."""
+        pause = FIRST_PAUSE
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            try:
+                await self._take_inventory()
+                await self._take_status()
+                await self._tell_spec()
+                pause = FIRST_PAUSE
+                continue
+            except OUTAGE:
+                pass
+            except (errors.Fenced, errors.NotFound, errors.Invalid, errors.Malformed):
+                raise
+            except errors.Refusal as refusal:
+                pause = LONGEST_PAUSE
+                fields = {"node": self.node_id, "code": refusal.code, "detail": refusal.detail}
+                _log.warning("a node's report was refused", extra={"fields": fields})
+            await anyio.sleep(pause)
+            pause = min(pause * 2, LONGEST_PAUSE)
+            self.want_spec(again=True)
+
+    async def _take_inventory(self) -> None:
+        taken, self._inventory = self._inventory, None
+        if taken is None:
+            return
+        document = bytes(taken.inventory)
+        try:
+            await self._blocking(
+                lambda: agents.report_inventory(self._store, self.node_id, self.epoch, NodeInventory.parse(document))
+            )
+        except OUTAGE:
+            self._inventory = self._inventory or taken
+            raise
+
+    async def _take_status(self) -> None:
+        taken, self._status = self._status, None
+        if taken is not None:
+            await self._blocking(
+                lambda: agents.report_status(
+                    self._store, self.node_id, self.epoch, taken.observed_generation, taken.items
+                )
+            )
+
+    async def _tell_spec(self) -> None:
+        if not self._spec_wanted:
+            return
+        self._spec_wanted = False
+        state: node.State = (await self._blocking(lambda: self._store.load(self.node_id))).state
+        if state.session != self.epoch:
+            raise errors.Fenced(f"session {self.epoch} was superseded")
+        if state.generation != self._sent:
+            await send(self._socket, protocol.Spec(state.generation, state.allocations))
+            self._sent = state.generation

@@ -1,0 +1,170 @@
+"""The thin client behind the operations, on the standard library: a command line starts often, asks once."""
+
+import http.client
+import ipaddress
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from email.message import Message
+from typing import Any, BinaryIO, Final, NamedTuple
+from urllib.parse import urlencode, urlsplit
+
+import click
+
+from adapters.cli import tables
+
+TIMEOUT_SECONDS: Final = 30.0
+"""For connecting and for each read; a list may wait for its read model before it answers."""
+
+
+class Trouble(click.ClickException):
+    """No answer that helps; the message is whole, and safe to print."""
+
+    def show(self, file: Any = None) -> None:
+        click.echo(self.message, file=file, err=file is None)
+
+
+class Refused(Trouble):
+    """The server said no (4xx)."""
+
+    exit_code = 1
+
+
+class Busy(Refused):
+    """Asked too often (429)."""
+
+
+class Failed(Trouble):
+    """The server failed or is out of reach."""
+
+    exit_code = 3
+
+
+class Answer(NamedTuple):
+    """`body` is the decoded JSON; None where there was none, or it went into the sink."""
+
+    status: int
+    headers: Message
+    body: Any
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """urllib would carry the token along to wherever a redirect points."""
+
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        return None
+
+
+class Client:
+    """One server, one credential. It has no repr of its own, so that no traceback shows the token."""
+
+    def __init__(self, server: str, token: str | None, timeout: float = TIMEOUT_SECONDS) -> None:
+        parts = urlsplit(server)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise click.UsageError("--server is an address such as http://127.0.0.1:8080")
+        if parts.username is not None or parts.password is not None:
+            raise click.UsageError("--server holds a credential; give it as BETTER_COMPUTE_TOKEN")
+        self.server = server.rstrip("/")
+        self._token = _header("token", token.strip()) if token else None
+        self._timeout = timeout
+        proxies = [urllib.request.ProxyHandler({})] if _is_loopback(parts.hostname) else []
+        self._opener = urllib.request.build_opener(_NoRedirect(), *proxies)
+
+    def send(
+        self,
+        verb: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: object = None,
+        headers: Mapping[str, str] | None = None,
+        sink: BinaryIO | None = None,
+    ) -> Answer:
+        """Ask once. What is not JSON (an export, a stream of events) is copied into `sink` as it comes.
+
+        Raises Trouble for every answer from 300 up and for every failure on the way.
+        """
+        address = self.server + path + (f"?{urlencode(query)}" if query else "")
+        request = urllib.request.Request(address, method=verb, headers=self._headers(headers or {}))
+        if body is not None:
+            request.data = json.dumps(body).encode()
+            request.add_header("Content-Type", "application/json")
+        try:
+            with self._opener.open(request, timeout=self._timeout) as response:
+                return _answer(response, sink)
+        except urllib.error.HTTPError as refusal:
+            with refusal:
+                raise _trouble(refusal) from None
+        except (OSError, http.client.HTTPException) as failure:
+            raise Failed(f"cannot ask {self.server}: {_reason(failure)}") from None
+
+    def _headers(self, extra: Mapping[str, str]) -> dict[str, str]:
+        headers = {"Accept": "application/json, */*;q=0.5", "User-Agent": "better-compute-cli"}
+        headers |= {name: _header(name, value) for name, value in extra.items()}
+        if self._token:
+            headers["Authorization"] = f"Bearer {self._token}"
+        return headers
+
+
+def _answer(response: Any, sink: BinaryIO | None) -> Answer:
+    if sink is not None and not is_json(response.headers):
+        while piece := response.read1(65536):
+            sink.write(piece)
+            sink.flush()
+        return Answer(response.status, response.headers, None)
+    content = response.read()
+    try:
+        body = json.loads(content) if content else None
+    except ValueError:
+        raise Failed(f"the answer (HTTP {response.status}) is not JSON") from None
+    return Answer(response.status, response.headers, body)
+
+
+def _trouble(refusal: urllib.error.HTTPError) -> Trouble:
+    status = refusal.code
+    if status < 400:
+        place = tables.printable(refusal.headers.get("Location", "nowhere"))
+        return Failed(f"the server points to {place}; redirects are not followed, use --server")
+    try:
+        document = json.loads(refusal.read()) if is_json(refusal.headers) else {}
+    except (ValueError, OSError, http.client.HTTPException):
+        document = {}
+    if not isinstance(document, dict):
+        document = {}
+    document.setdefault("title", refusal.reason)
+    if refusal.headers.get("X-Request-Id"):
+        document.setdefault("requestId", refusal.headers["X-Request-Id"])
+    text = tables.problem(document, status)
+    kind = Failed if status >= 500 else Busy if status == 429 else Refused
+    return kind(text)
+
+
+def _reason(failure: Exception) -> str:
+    cause = failure.reason if isinstance(failure, urllib.error.URLError) else failure
+    if isinstance(cause, TimeoutError):
+        return "no answer in time"
+    if isinstance(cause, OSError) and cause.strerror:
+        return tables.printable(cause.strerror)
+    return tables.printable(str(cause) or type(cause).__name__)
+
+
+def is_json(headers: Message) -> bool:
+    """Whether an answer is one JSON value; an empty one without a type counts."""
+    media = (headers.get("Content-Type") or "application/json").partition(";")[0].strip().lower()
+    return media.endswith(("/json", "+json"))
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _header(name: str, value: str) -> str:
+    """The value, if a header can bear it; http.client would quote a token that it refuses."""
+    if not (value.isascii() and value.isprintable()):
+        raise click.UsageError(f"the {name} holds a character that no header can bear")
+    return value

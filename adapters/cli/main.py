@@ -1,0 +1,224 @@
+"""The entry point `better-compute`; it knows what it lists without importing it, so help comes at once."""
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import click
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    from domain.operation import Operation
+
+Registry = Callable[[], Mapping[str, "Operation"]]
+
+
+class Static(NamedTuple):
+    """A command written by hand: where it is, as `module:attribute`, and its line in the help."""
+
+    path: str
+    summary: str
+
+
+STATIC: Final = {
+    "serve": Static("adapters.cli.serve:serve", "Run the control plane: API, gateway and workers."),
+    "migrate": Static("adapters.cli.migrate:migrate", "Bring the database's schema up to date."),
+    "projections": Static("adapters.cli.projections:projections", "List the read models, or rebuild one."),
+    "audit": Static("adapters.cli.audit:audit", "Replay, verify, export and compare the log."),
+    "inventory": Static("adapters.cli.inventory:inventory", "Show the hardware of this machine."),
+    "agent": Static("adapters.cli.agent:agent", "Run the node agent, or simulate some."),
+    "token": Static("adapters.cli.token:token", "Make access tokens."),
+}
+
+GROUPS: Final = {
+    "sites": "Places with nodes.",
+    "pools": "Sets of nodes, and the tenants they are offered to.",
+    "quotas": "What a tenant or project may claim at most.",
+    "join-tokens": "Credentials that new nodes join with.",
+    "nodes": "Machines: join, assign, cordon, drain, provision, retire.",
+    "devices": "The GPUs and other devices of the nodes.",
+    "capacity": "What is free, now and later.",
+    "reservations": "Claims on devices for a time.",
+    "allocations": "The part of a reservation that one node bears.",
+    "bookings": "Devices taken, by interval.",
+    "flavors": "Shapes that instances come in.",
+    "instances": "Machines or containers run for a tenant.",
+    "images": "What nodes and instances boot, and who may sign it.",
+    "image-signers": "Keys whose signatures on images count.",
+    "profiles": "How nodes are provisioned.",
+    "workflows": "Provisioning under way.",
+    "drivers": "Ways to provision a node.",
+    "provider-accounts": "Accounts with providers of machines.",
+    "providers": "Providers of machines: bring their view up to date.",
+    "commands": "One-shot messages to nodes.",
+    "command-types": "What kinds of command a node takes.",
+    "budgets": "GPU-hours that a tenant or project may use.",
+    "projects": "Parts of a tenant.",
+    "webhooks": "Calls to others when something happens.",
+    "usage": "GPU-hours used.",
+    "iam": "What the identity service needs to know of Better Compute.",
+    "events": "The stream of events.",
+    "audit": "What happened, by whom, under which decision.",
+    "leases": "Who of the processes leads in what.",
+}
+"""Groups of operations; a test compares them with the registry, too slow to import for a line of help."""
+
+EPILOG: Final = """\b
+Operations go to a server; name it and your token in the environment:
+  BETTER_COMPUTE_SERVER  default http://127.0.0.1:8080
+  BETTER_COMPUTE_TOKEN   safer than --token, which others see in `ps`
+\b
+Completion, in the start file of your shell:
+  bash  eval "$(_BETTER_COMPUTE_COMPLETE=bash_source better-compute)"
+  zsh   eval "$(_BETTER_COMPUTE_COMPLETE=zsh_source better-compute)"
+  fish  _BETTER_COMPUTE_COMPLETE=fish_source better-compute | source
+\b
+Exit status: 0 done, 1 refused, 2 wrong usage, 3 the server failed or is out of reach.
+"""
+
+
+def registered() -> Mapping[str, "Operation"]:
+    """The operations of this build; importing them takes longer than showing help may."""
+    operations: Mapping[str, Operation] = import_module("adapters.registry").OPERATIONS
+    return operations
+
+
+def load(static: Static) -> click.Command | None:
+    """Import a command written by hand; None where this build has no such module."""
+    module, attribute = static.path.split(":")
+    try:
+        command = getattr(import_module(module), attribute)
+    except ModuleNotFoundError as missing:
+        if missing.name != module:
+            raise
+        return None
+    if not isinstance(command, click.Command):
+        raise TypeError(f"{static.path} is no click command")
+    return command
+
+
+class Group(click.Group):
+    """The verbs of one noun: those written by hand, then the operations.
+
+    Where both have a verb, the operation is `remote-<verb>`: it asks a server, the other works on the spot.
+    """
+
+    def __init__(self, name: str, registry: Registry, hand: click.Group | None = None, **attributes: Any) -> None:
+        super().__init__(name, no_args_is_help=True, **attributes)
+        self.registry = registry
+        self.hand = hand
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        by_hand = self.hand.list_commands(ctx) if self.hand else []
+        return [*by_hand, *sorted(self._operations(by_hand))]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        by_hand = self.hand.list_commands(ctx) if self.hand else []
+        if self.hand and cmd_name in by_hand:
+            return self.hand.get_command(ctx, cmd_name)
+        operation = self._operations(by_hand).get(cmd_name)
+        if operation is None:
+            return None
+        from adapters.cli import operations
+
+        return operations.command(operation, self.registry())
+
+    def _operations(self, taken: list[str]) -> dict[str, "Operation"]:
+        from adapters.cli import operations
+
+        verbs = operations.verbs(self.registry(), self.name or "")
+        return {f"remote-{verb}" if verb in taken else verb: operation for verb, operation in verbs.items()}
+
+
+class Root(click.Group):
+    """The top of the tree; it imports what is behind a name only when that name is used."""
+
+    def __init__(
+        self,
+        registry: Registry = registered,
+        static: Mapping[str, Static] = STATIC,
+        groups: Mapping[str, str] = GROUPS,
+    ) -> None:
+        version = click.Option(
+            ["--version"],
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=_show_version,
+            help="Show the version and exit.",
+        )
+        super().__init__(
+            "better-compute",
+            help="The control plane of a GPU cloud.",
+            epilog=EPILOG,
+            no_args_is_help=True,
+            params=[version],
+            context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+        )
+        self.registry = registry
+        self.static = static
+        self.groups = groups
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*self.static, *(name for name in self.groups if name not in self.static)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        name = kebab(cmd_name)
+        hand = load(self.static[name]) if name in self.static else None
+        if name in self.groups and not (hand and not isinstance(hand, click.Group)):
+            return self._group(name, hand if isinstance(hand, click.Group) else None)
+        if hand is None and name in self.static:
+            raise click.ClickException(f"{name!r} is not part of this build")
+        if hand is None and any(kebab(operation.partition(".")[0]) == name for operation in self.registry()):
+            return Group(name, self.registry, help=f"Operations on {name}.")
+        return hand
+
+    def _group(self, name: str, hand: click.Group | None) -> Group:
+        """A group by hand keeps its own options, callback and help when operations join it."""
+        if hand is None:
+            return Group(name, self.registry, help=self.groups[name])
+        kept = {"params": hand.params, "callback": hand.callback, "help": hand.help or self.groups[name]}
+        return Group(name, self.registry, hand, **kept)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Two lists, from the tables above: click would import every command for its line."""
+        with formatter.section("Here"):
+            formatter.write_dl([(name, static.summary) for name, static in self.static.items()])
+        with formatter.section("On a server (`better-compute nodes --help` lists the verbs of nodes)"):
+            formatter.write_dl(list(self.groups.items()))
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list["CompletionItem"]:
+        from click.shell_completion import CompletionItem
+
+        lines = {name: static.summary for name, static in self.static.items()} | dict(self.groups)
+        names = [name for name in lines if name.startswith(incomplete)]
+        items = [CompletionItem(name, help=lines[name]) for name in names]
+        return items + click.Command.shell_complete(self, ctx, incomplete)
+
+
+def kebab(name: str) -> str:
+    """`joinTokens` and `pool_id` as one types them: `join-tokens`, `pool-id`."""
+    return "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in name).replace("_", "-")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run one command line and leave with its exit status."""
+    Root().main(arguments, prog_name="better-compute")
+
+
+def _show_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
+    if not asked:
+        return
+    from importlib import metadata
+
+    try:
+        version = metadata.version("better-compute")
+    except metadata.PackageNotFoundError:
+        version = "run from its source"
+    click.echo(f"better-compute {version}")
+    ctx.exit()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,181 @@
+"""What a person sees: tables and key/value lines, in which nothing a server sends steers the terminal."""
+
+import json
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+GAP: Final = "  "
+LEAST: Final = 8
+"""A column is not made narrower than this many characters: less cannot be read."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def printable(text: str) -> str:
+    r"""Escape what a terminal obeys instead of showing: ESC as `\x1b`, also C1, line ends, bidi overrides."""
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else _escaped(letter) for letter in text)
+
+
+def instant(milliseconds: int) -> str:
+    """Epoch ms as ISO 8601 UTC; a number that is no instant of a calendar stays a number."""
+    try:
+        moment = _EPOCH + timedelta(milliseconds=milliseconds)
+    except OverflowError:
+        return str(milliseconds)
+    precision = "milliseconds" if moment.microsecond else "seconds"
+    return moment.isoformat(timespec=precision).replace("+00:00", "Z")
+
+
+def cell(name: str, value: object) -> str:
+    """One value in one line; a number whose `name` ends in At is an instant (api.md §2)."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int) and name.endswith("At"):
+        return instant(value)
+    if isinstance(value, list) and not any(isinstance(item, dict | list) for item in value):
+        return ", ".join(cell(name, item) for item in value) or "-"
+    if isinstance(value, dict | list):
+        return printable(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+    return printable(str(value))
+
+
+def lookup(row: object, path: str) -> object:
+    """The value at a dotted path, None where any step is missing; `pool_id` finds `poolId`."""
+    for step in path.split("."):
+        if not isinstance(row, dict):
+            return None
+        row = row.get(step, row.get(_camel(step)))
+    return row
+
+
+def table(rows: Sequence[object], columns: Sequence[str], width: int | None) -> str:
+    """Rows under headings, at most `width` characters wide (None: as wide as they are).
+
+    Columns are shortened, the widest first; identifiers are not, for they are there to be copied.
+    """
+    columns = tuple(columns) or _columns(rows)
+    grid = [[cell(column.rpartition(".")[2], lookup(row, column)) for column in columns] for row in rows]
+    headings = [_heading(column) for column in columns]
+    widths = [max(map(columns_of, line)) for line in zip(headings, *grid, strict=True)]
+    if width is not None:
+        _narrow(widths, [_is_identifier(column) for column in columns], width)
+    numbers = [_is_numeric(column, rows) for column in columns]
+    lines = [_line(headings, widths, numbers), *(_line(line, widths, numbers) for line in grid)]
+    return "\n".join(lines)
+
+
+def record(body: Mapping[str, object]) -> str:
+    """One object as `key  value` lines; nested ones by path: `allocations[0].nodeId`."""
+    lines = list(_flat("", body))
+    width = max((columns_of(key) for key, _ in lines), default=0)
+    return "\n".join(f"{_padded(key, width)}{GAP}{value}" for key, value in lines)
+
+
+def problem(document: Mapping[str, Any], status: int) -> str:
+    """RFC 9457 problem details as `code: detail`, then its fields, other members and the request's id."""
+    code = document.get("code") or f"HTTP_{status}"
+    detail = document.get("detail") or document.get("title") or "the server gave no reason"
+    lines = [f"{printable(str(code))}: {printable(str(detail))}"]
+    errors = document.get("errors")
+    for error in errors if isinstance(errors, list) else []:
+        if isinstance(error, dict):
+            lines.append(f"  {cell('', error.get('field'))}: {cell('', error.get('message'))}")
+    shown = {"type", "title", "status", "detail", "code", "instance", "errors", "requestId"}
+    extra = {key: value for key, value in document.items() if key not in shown}
+    lines += [f"  {key} = {value}" for key, value in _flat("", extra) if key]
+    if document.get("requestId"):
+        lines.append(f"request id: {cell('', document['requestId'])}")
+    return "\n".join(lines)
+
+
+def columns_of(text: str) -> int:
+    """How many columns of a terminal a text takes: East Asian wide characters two, combining ones none."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(letter) else 2 if unicodedata.east_asian_width(letter) in "WF" else 1
+        for letter in text
+    )
+
+
+def _escaped(letter: str) -> str:
+    code = ord(letter)
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def _camel(name: str) -> str:
+    head, *rest = name.split("_")
+    return head + "".join(part.capitalize() for part in rest)
+
+
+def _heading(column: str) -> str:
+    spaced = "".join(f" {letter}" if letter.isupper() else letter for letter in column)
+    return printable(spaced.replace("_", " ").upper())
+
+
+def _columns(rows: Sequence[object]) -> tuple[str, ...]:
+    """An operation that names no columns shows the scalar fields, in the order the server sends them."""
+    seen: dict[str, None] = {}
+    for row in rows:
+        if isinstance(row, dict):
+            seen.update({key: None for key, value in row.items() if not isinstance(value, dict | list)})
+    return tuple(seen) or ("value",)
+
+
+def _is_identifier(column: str) -> bool:
+    return column.lower().endswith("id")
+
+
+def _is_numeric(column: str, rows: Sequence[object]) -> bool:
+    numbers = all(type(lookup(row, column)) in (int, float) for row in rows)
+    return bool(rows) and numbers and not column.endswith("At")
+
+
+def _narrow(widths: list[int], fixed: Sequence[bool], width: int) -> None:
+    excess = sum(widths) + len(GAP) * (len(widths) - 1) - width
+    while excess > 0:
+        loose = [index for index, kept in enumerate(fixed) if not kept and widths[index] > LEAST]
+        if not loose:
+            return
+        widths[max(loose, key=lambda index: widths[index])] -= 1
+        excess -= 1
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], numbers: Sequence[bool]) -> str:
+    parts = (
+        _padded(_cut(text, width), width, right=number)
+        for text, width, number in zip(cells, widths, numbers, strict=True)
+    )
+    return GAP.join(parts).rstrip()
+
+
+def _padded(text: str, width: int, *, right: bool = False) -> str:
+    fill = " " * (width - columns_of(text))
+    return fill + text if right else text + fill
+
+
+def _cut(text: str, width: int) -> str:
+    if columns_of(text) <= width:
+        return text
+    while columns_of(text) >= width:
+        text = text[:-1]
+    return text + "…"
+
+
+def _flat(path: str, value: object) -> Iterator[tuple[str, str]]:
+    if isinstance(value, Mapping) and value:
+        for key, below in value.items():
+            yield from _flat(f"{path}.{printable(key)}" if path else printable(key), below)
+    elif isinstance(value, list) and any(isinstance(item, dict | list) for item in value):
+        for index, item in enumerate(value):
+            yield from _flat(f"{path}[{index}]", item)
+    else:
+        yield path, cell(path.rpartition(".")[2], value)

@@ -1,0 +1,73 @@
+"""From a decoded request to its answer: commands are performed, queries are read (architecture.md §4)."""
+
+from collections.abc import Callable
+from typing import Final
+
+import psycopg
+
+from adapters.postgres.pool import Pool
+from adapters.postgres.refusals import translate
+from adapters.postgres.store import EventStore
+from commands import unit
+from commands.gatekeeper import Gatekeeper
+from commands.ports import Ports
+from domain import errors
+from domain.operation import Answer, Call, Listing, Operation, Request
+from queries.reading import Reader
+
+WAIT_S: Final = 2.0
+
+
+class Dispatcher:
+    """`visible` is the position that the read models show, `wait` waits until they show one."""
+
+    def __init__(
+        self,
+        ports: Ports,
+        store: EventStore,
+        pool: Pool,
+        visible: Callable[[], int],
+        wait: Callable[[int, float], bool],
+    ) -> None:
+        self.ports = ports
+        self.gatekeeper = Gatekeeper(store, ports.authorizer, ports.new_id)
+        self._store = store
+        self._pool = pool
+        self._visible = visible
+        self._wait = wait
+
+    def __call__(self, operation: Operation, request: Request, call: Call) -> Answer:
+        try:
+            if not operation.is_query:
+                return unit.perform(operation, request, call, self.ports, self.gatekeeper)
+            return self._read(operation, request, call)
+        except psycopg.Error as fault:
+            translate(fault)
+
+    def _read(self, operation: Operation, request: Request, call: Call) -> Answer:
+        if call.session is None:
+            raise errors.Unauthenticated("this operation needs a bearer token")
+        if isinstance(request, Listing) and request.wait_for is not None:
+            self._until_visible(request.wait_for)
+        self.gatekeeper.admit(operation, request, call.session, call.request_id)
+        with self._pool.connection() as connection:
+            connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            try:
+                reader = Reader(
+                    connection,
+                    call.session,
+                    self._store.now(),
+                    self._visible(),
+                    self._store.load,
+                    self._store.history,
+                )
+                answer: Answer = operation.handle(request, reader)
+                return answer
+            finally:
+                connection.rollback()
+
+    def _until_visible(self, position: int) -> None:
+        if not self._wait(position, WAIT_S):
+            raise errors.ProjectionBehind(
+                f"the lists show position {self._visible()}, waitFor names {position}; try again"
+            )

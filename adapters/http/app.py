@@ -1,0 +1,125 @@
+"""The HTTP application: every operation of the registry as a route, within one envelope."""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from litestar import Litestar, Request, Response, get
+from litestar.exceptions import HTTPException
+from litestar.handlers import HTTPRouteHandler
+from litestar.types import ASGIApp, ControllerRouterHandler
+from prometheus_client import CollectorRegistry
+
+from adapters.telemetry import REQUEST_ID
+from domain import errors
+from domain.operation import Operation
+
+from . import body, health, pages, problems, respond, routes
+from .envelope import Envelope
+from .limits import Limiter, Limits
+from .metrics import MEDIA_TYPE, Metrics
+from .threads import Workers
+
+_log = logging.getLogger("better_compute.http")
+
+
+def create_app(
+    operations: Mapping[str, Operation],
+    dispatch: routes.Dispatch,
+    identify: routes.Identify,
+    health_check: Callable[[], health.Health],
+    extra_routes: Sequence[ControllerRouterHandler] = (),
+    *,
+    limits: Limits | None = None,
+    registry: CollectorRegistry | None = None,
+    identify_blocks: bool = False,
+    threads: int = 32,
+    waiting: int = 512,
+    lifespan: Sequence[Callable[[Litestar], Any]] = (),
+) -> ASGIApp:
+    """Build the application.
+
+    `dispatch` and `health_check` may block and run in threads: `threads` at once, `waiting` more in the
+    queue, then 503. `identify` runs on the event loop unless `identify_blocks`. `extra_routes` are Litestar
+    handlers (sockets, streams, pages); what they raise becomes a problem document too, and their `name=`
+    labels their metrics.
+    """
+    metrics = Metrics(registry or CollectorRegistry())
+    workers, probes = Workers(threads, waiting), Workers(2, 32)
+    wiring = routes.Wiring(dispatch, identify, identify_blocks, Limiter(limits or Limits()), workers)
+    declared = tuple(operations.values())
+    handlers: list[ControllerRouterHandler] = [
+        routes.handler(operation, wiring, respond.location_template(operation, declared)) for operation in declared
+    ]
+    handlers += health.handlers(health_check, probes)
+    handlers += [_metrics_page(metrics, probes), *pages.handlers(operations), *extra_routes]
+    if not _has_root(extra_routes):
+        handlers.append(pages.root())
+    app = Litestar(
+        handlers,
+        openapi_config=None,
+        logging_config=None,
+        request_max_body_size=body.MAX_BODY,
+        exception_handlers={HTTPException: _on_http, errors.Refusal: _on_refusal, Exception: _on_crash},
+        on_shutdown=[workers.close, probes.close],
+        lifespan=list(lifespan),
+        debug=False,
+    )
+    return Envelope(app, metrics)
+
+
+def _metrics_page(metrics: Metrics, workers: Workers) -> HTTPRouteHandler:
+    @get("/metrics", name="metrics")
+    async def show() -> ASGIApp:
+        return respond.Reply(200, await workers.run(metrics.text), [(b"content-type", MEDIA_TYPE)])
+
+    return show
+
+
+def _has_root(extra: Iterable[ControllerRouterHandler]) -> bool:
+    return any("/" in getattr(handler, "paths", ()) or getattr(handler, "path", None) == "/" for handler in extra)
+
+
+def _on_refusal(request: Request[Any, Any, Any], refusal: errors.Refusal) -> Response[bytes]:
+    """Litestar wants its own kind of response here; the rare path can afford it."""
+    made = respond.refuse(refusal, REQUEST_ID.get() or "")
+    headers = {name.decode(): value.decode() for name, value in made.headers}
+    return Response(made.body, status_code=made.status, headers=headers)
+
+
+def _on_http(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
+    """Litestar's own refusals, in the API's form."""
+    if error.status_code >= 500:
+        return _on_crash(request, error)
+    return _on_refusal(request, _as_refusal(request, error))
+
+
+def _as_refusal(request: Request[Any, Any, Any], error: HTTPException) -> errors.Refusal:
+    path = request.scope["path"][:200]
+    match error.status_code:
+        case 404:
+            return problems.NoSuchRoute(f"there is nothing at {path!r}; /schema shows what there is")
+        case 405:
+            return problems.MethodNotAllowed(request.scope["method"], _allowed(error))
+        case 413:
+            return problems.TooLarge(f"a request body is at most {body.MAX_BODY} bytes here")
+        case 415:
+            return problems.UnsupportedMediaType(error.detail)
+        case 401:
+            return errors.Unauthenticated(error.detail)
+        case 403:
+            return errors.AccessDenied(error.detail)
+        case _:
+            return errors.Malformed(error.detail)
+
+
+def _allowed(error: HTTPException) -> set[str]:
+    """Of Litestar's `allow` header, with what the envelope adds to it."""
+    named = next((value for name, value in (error.headers or {}).items() if name.lower() == "allow"), "")
+    found = {method.strip() for method in named.split(",") if method.strip()}
+    return found | {"HEAD"} if "GET" in found else found
+
+
+def _on_crash(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+    _log.error("a request crashed", exc_info=error)
+    return _on_refusal(request, problems.Internal())

@@ -1,0 +1,129 @@
+"""One Litestar route per operation, all made by one function (api.md §1; ecosystem.md §1.5: what costs)."""
+
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+from litestar import Request, delete, get, patch, post, put
+from litestar.handlers import HTTPRouteHandler
+from litestar.types import ASGIApp, Scope
+from msgspec import Struct
+
+from adapters.telemetry import REQUEST_ID
+from domain import errors
+from domain.access import Session
+from domain.operation import Answer, Call, Operation
+from domain.operation import Request as Asked
+
+from . import body, decode, respond
+from .limits import Limiter
+from .threads import Workers
+
+Dispatch = Callable[[Operation, Any, Call], Answer]
+Identify = Callable[[str], Session | None]
+
+_DECORATORS: Final = {"GET": get, "POST": post, "PUT": put, "PATCH": patch, "DELETE": delete}
+_PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
+_BEARER: Final = re.compile(r"[Bb][Ee][Aa][Rr][Ee][Rr] +([A-Za-z0-9._~+/-]{1,4096}=*)")
+_VERSION: Final = re.compile(r'"([0-9]{1,18})"')
+_ONCE: Final = (b"idempotency-key", b"if-match", b"if-none-match", b"authorization", b"content-type")
+
+
+class Wiring(Struct, frozen=True):
+    """What every handler works with."""
+
+    dispatch: Dispatch
+    identify: Identify
+    identify_blocks: bool
+    limiter: Limiter
+    workers: Workers
+
+
+def handler(operation: Operation, wiring: Wiring, location: str | None) -> HTTPRouteHandler:
+    """The route of one operation. `location` is where things that it makes are got, with placeholders."""
+    shape = decode.Shape(operation)
+
+    async def handle(request: Request[Any, Any, Any]) -> ASGIApp:
+        scope = request.scope
+        try:
+            headers = headers_of(scope)
+            call = await _call(operation, wiring, scope, headers)
+            raw = b""
+            if not shape.is_query:
+                raw = await body.read(request.receive, headers)
+            path = scope["path_params"]
+            asked = decode.request_of(shape, path, scope["query_string"], raw)
+            encoded = await wiring.workers.run(lambda: _answer(operation, wiring.dispatch, asked, call))
+            where = location and _PLACEHOLDER.sub(lambda match: path[match[1]], location)
+            return respond.reply(encoded, where, headers.get(b"if-none-match") if shape.is_query else None)
+        except errors.Refusal as refusal:
+            return respond.refuse(refusal, REQUEST_ID.get() or "")
+
+    path = _PLACEHOLDER.sub(r"{\1:str}", operation.path)
+    made: HTTPRouteHandler = _DECORATORS[operation.verb](path, name=operation.name, status_code=200)(handle)
+    return made
+
+
+def headers_of(scope: Scope) -> dict[bytes, str]:
+    """The request's headers; one that must mean one thing may come once (RFC 9110 §5.3)."""
+    found: dict[bytes, str] = {}
+    for name, value in scope["headers"]:
+        if name in found and name in _ONCE:
+            raise errors.Malformed(f"the header {name.decode()} came twice; send it once")
+        found[name] = value.decode("latin-1")
+    return found
+
+
+def bearer_of(headers: dict[bytes, str]) -> str | None:
+    match = _BEARER.fullmatch(headers.get(b"authorization", ""))
+    return match[1] if match else None
+
+
+def if_match_of(headers: dict[bytes, str]) -> int | None:
+    header = headers.get(b"if-match")
+    if header is None or header.strip() == "*":
+        return None
+    match = _VERSION.fullmatch(header.strip())
+    if match is None:
+        raise errors.Malformed('If-Match takes one version as an ETag showed it, such as "7"')
+    return int(match[1])
+
+
+def _answer(operation: Operation, dispatch: Dispatch, asked: Asked, call: Call) -> respond.Encoded:
+    return respond.encode(operation, dispatch(operation, asked, call))
+
+
+async def _call(operation: Operation, wiring: Wiring, scope: Scope, headers: dict[bytes, str]) -> Call:
+    """Who asks, and under which circumstances; counts the request against that caller."""
+    token = bearer_of(headers)
+    session = None
+    if operation.credential == "session" and token is not None:
+        session = await identified(wiring, token)
+    if session is not None:
+        wiring.limiter.admit(session.tenant_id, session.identity_id, read=operation.is_query)
+        scope["better_compute.caller"] = f"{session.tenant_id}/{session.identity_id}"  # type: ignore[typeddict-unknown-key]
+    else:
+        client = scope.get("client")
+        wiring.limiter.admit_stranger(client[0] if client else "")
+        if token is None or operation.credential == "session":
+            raise _unauthenticated(operation, token)
+    return Call(
+        session=session,
+        request_id=REQUEST_ID.get() or "",
+        idempotency_key=headers.get(b"idempotency-key"),
+        if_match=None if operation.is_query else if_match_of(headers),
+        bearer=token if operation.credential == "join-token" else None,
+    )
+
+
+async def identified(wiring: Wiring, token: str) -> Session | None:
+    if wiring.identify_blocks:
+        return await wiring.workers.run(lambda: wiring.identify(token))
+    return wiring.identify(token)
+
+
+def _unauthenticated(operation: Operation, token: str | None) -> errors.Unauthenticated:
+    credential = "join token" if operation.credential == "join-token" else "token"
+    if token is None:
+        return errors.Unauthenticated(f"send your {credential} as `Authorization: Bearer <token>`")
+    return errors.Unauthenticated("this token is unknown, expired or revoked; get a new one")

@@ -1,0 +1,189 @@
+"""Decisions out of an access file, in the order in which Better IAM's server takes them (iam.md §6)."""
+
+import logging
+import time
+from collections.abc import Callable, Collection, Sequence
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from adapters.iam import access_file, tokens
+from adapters.iam.directory import Directory, Principal
+from domain import catalog, policy
+from domain.access import Decision, Resource, Session, Tenant
+
+log = logging.getLogger(__name__)
+
+MAX_TOKEN = 4096
+"""Characters of a bearer token; a longer one is nobody's."""
+
+RELOAD_SECONDS = 1.0
+_SETTLED_NS = 2_000_000_000
+"""A file written this recently may change again without a change of its time and size."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Embedded:
+    """The embedded Authorizer: a file on disk, read again when it changes; a broken file changes nothing.
+
+    `actions` are all actions there are: others are refused, in the file by name and in decisions. `clock`
+    gives epoch milliseconds for `request.time`. `on_load` hears of every file just before it comes into
+    force, the first included, so that the log knows its digest before a decision bears it; a load that it
+    fails is not in force and is tried again.
+    """
+
+    needs_committed_draft = False
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        actions: Collection[str] | None = None,
+        clock: Callable[[], int] = wall_clock_ms,
+        monotonic: Callable[[], float] = time.monotonic,
+        on_load: Callable[[access_file.AccessFile], None] = lambda file: None,
+    ) -> None:
+        self._path = path
+        self._actions = actions
+        self._clock = clock
+        self._monotonic = monotonic
+        self._on_load = on_load
+        self._lock = Lock()
+        self._checked = monotonic()
+        self._signature = self._stat()
+        data = path.read_bytes()
+        self._seen = sha256(data).digest()
+        self._directory = Directory(access_file.parse(data, actions))
+        on_load(self._directory.file)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 hex of the file in force."""
+        return self._directory.file.digest
+
+    def tenants(self) -> Sequence[Tenant]:
+        tenants = self._directory.file.tenants.values()
+        return sorted(tenants, key=lambda tenant: (tenant.parent is not None, tenant.id))
+
+    def identify(self, token: str) -> Session | None:
+        """Looks the token's hash up, so that the time taken tells nothing of any token but the caller's."""
+        self._reload_if_due()
+        if not 0 < len(token) <= MAX_TOKEN:
+            return None
+        principal = self._directory.by_token.get(tokens.digest(token))
+        return None if principal is None else principal.session
+
+    def authorize(self, session: Session, action: str, resource: Resource) -> Decision:
+        directory = self._directory
+        refusal, principal = self._refusal(directory, session, action, resource)
+        if principal is None:
+            return Decision(False, refusal, directory.file.digest)
+        decision = policy.evaluate(
+            action,
+            f"{resource.type}/{resource.id}",
+            principal.grants,
+            principal.boundaries,
+            self._context(directory, principal, resource) if principal.reads else {},
+        )
+        return Decision(decision.allowed, decision.reason, directory.file.digest)
+
+    def reload(self) -> bool:
+        """Reads the file now; whether another one came into force. A broken one is logged once and left."""
+        with self._lock:
+            return self._reload()
+
+    def _refusal(
+        self, directory: Directory, session: Session, action: str, resource: Resource
+    ) -> tuple[str, Principal | None]:
+        """What stands in the way before any policy is asked (iam.md §6, steps 1 to 6)."""
+        principal = directory.principal(session)
+        if principal is None:
+            return "UNAUTHENTICATED", None
+        if not directory.usable(session.tenant_id):
+            return "TENANT_INACTIVE", None
+        if resource.tenant_id != session.tenant_id:
+            return "TENANT_MISMATCH", None
+        if self._actions is not None and action not in self._actions:
+            return "UNKNOWN_ACTION", None
+        if not catalog.resolves(
+            resource.type, resource.id, session.tenant_id, root_tenant=principal.session.root_tenant
+        ):
+            return "RESOURCE_MISMATCH", None
+        return "", principal
+
+    def _context(self, directory: Directory, principal: Principal, resource: Resource) -> dict[str, Any]:
+        """Attributes first, so that they cannot pass for what only the server says (iam.md §8, rule 3)."""
+        context: dict[str, Any] = {f"resource.{name}": value for name, value in resource.attributes.items()}
+        parent: list[str] = []
+        if resource.parent_type is not None and resource.parent_id is not None:
+            context["resource.parentType"] = resource.parent_type
+            context["resource.parentId"] = resource.parent_id
+            parent = directory.relations(principal, resource.tenant_id, resource.parent_type, resource.parent_id)
+        context["resource.tenantId"] = resource.tenant_id
+        context["resource.relations"] = directory.relations(principal, resource.tenant_id, resource.type, resource.id)
+        context["resource.parentRelations"] = parent
+        if "request.time" in principal.reads:
+            context["request.time"] = iso(self._clock())
+        context.update(principal.context)
+        return context
+
+    def _reload_if_due(self) -> None:
+        if self._monotonic() - self._checked < RELOAD_SECONDS or not self._lock.acquire(blocking=False):
+            return
+        try:
+            self._checked = self._monotonic()
+            signature = self._stat()
+            settled = signature is not None and time.time_ns() - signature[0] > _SETTLED_NS
+            if signature != self._signature or not settled or not self._seen:
+                self._reload()
+                self._signature = signature
+        finally:
+            self._lock.release()
+
+    def _reload(self) -> bool:
+        try:
+            data = self._path.read_bytes()
+            seen = sha256(data).digest()
+        except OSError as error:
+            if self._seen:
+                log.error("access file %s cannot be read, the last one stays in force: %s", self._path, error)
+            self._seen = b""
+            return False
+        if seen == self._seen:
+            return False
+        self._seen = seen
+        try:
+            directory = Directory(access_file.parse(data, self._actions))
+        except access_file.AccessFileError as error:
+            log.error("access file %s is wrong, the last one stays in force: %s", self._path, error)
+            return False
+        if directory.file.digest == self.digest:
+            return False
+        try:
+            self._on_load(directory.file)
+        except Exception:
+            self._seen = b""
+            log.exception("access file %s could not be recorded, the last one stays in force", self._path)
+            return False
+        self._directory = directory
+        log.info("access file %s is in force, SHA-256 %s", self._path, self.digest)
+        return True
+
+    def _stat(self) -> tuple[int, int, int] | None:
+        try:
+            stat = self._path.stat()
+        except OSError:
+            return None
+        return stat.st_mtime_ns, stat.st_size, stat.st_ino
+
+
+def iso(moment: int) -> str:
+    """Epoch milliseconds in the form that policies compare: ISO 8601, milliseconds, `Z` (iam.md §9)."""
+    return (_EPOCH + timedelta(milliseconds=moment)).strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment % 1000:03d}Z"

@@ -1,0 +1,135 @@
+"""The one composition root: which adapter stands behind which port (architecture.md §1)."""
+
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from litestar.types import ASGIApp
+from prometheus_client import CollectorRegistry, Gauge
+
+from adapters import directory
+from adapters.agent.gateway import Gateway
+from adapters.calendars import Calendars
+from adapters.cel import CelSelectors
+from adapters.dispatch import Dispatcher
+from adapters.http.app import create_app
+from adapters.http.health import Health
+from adapters.iam import access_file
+from adapters.iam.embedded import Embedded
+from adapters.ids import Mint
+from adapters.postgres import migrate, runner
+from adapters.postgres.follower import Follower
+from adapters.postgres.pool import Pool, pool
+from adapters.postgres.store import EventStore
+from adapters.registry import OPERATIONS
+from adapters.worker import Worker
+from commands.ports import Ports
+from domain import node
+from domain.event import Recorded
+from projections import table
+
+AUDIENCE = "better-compute"
+COMMANDS, READS = 12, 12
+LAG_NOT_READY = 10_000
+
+
+class Plane:
+    """Everything of one process, wired; made by `running`."""
+
+    def __init__(self, dsn: str, access: Path, commands: Pool, reads: Pool) -> None:
+        self.mint = Mint()
+        self.reads = reads
+        root = access_file.parse(access.read_bytes(), OPERATIONS_ACTIONS).root
+        self.store = EventStore(commands, table.INLINE, root, self.mint)
+        authorizer = Embedded(
+            access, actions=OPERATIONS_ACTIONS, on_load=lambda file: directory.record(self.store, file)
+        )
+        self.authorizer = authorizer
+        self.calendars = Calendars(self.head, self._wait)
+        self.runner = runner.Runner(reads, table.ASYNC)
+        self.ports = Ports(
+            self.store,
+            authorizer,
+            self.calendars,
+            CelSelectors(),
+            self.mint,
+            lambda: f"bcjt_{secrets.token_urlsafe(32)}",
+        )
+        self.gateway = Gateway(self.store, audience=AUDIENCE, new_id=self.mint)
+        consumers = (self.calendars.consume, self.runner.apply, self._tell_gateway)
+        self.follower = Follower(reads, consumers)
+        self.dispatcher = Dispatcher(self.ports, self.store, reads, lambda: self.follower.position, self._wait)
+        self.worker = Worker(self.ports, reads, self.calendars, self.mint("sess"))
+
+    def head(self) -> int:
+        """The highest position given out so far; it may belong to an append that rolls back."""
+        with self.reads.connection() as connection:
+            row = connection.execute("SELECT last_value FROM stored_events_position", prepare=True).fetchone()
+        return int(row[0]) if row else 0
+
+    def _wait(self, position: int, seconds: float) -> bool:
+        return self.follower.wait(position, seconds)
+
+    def _tell_gateway(self, batch: Sequence[Recorded]) -> None:
+        for recorded in batch:
+            if isinstance(recorded.event, node.SpecChanged | node.ConnectivityChanged):
+                self.gateway.spec_changed(recorded.stream)
+
+    def left_connected(self) -> dict[str, int]:
+        """Nodes that an earlier run left connected, with their session's epoch: they get one TTL to come back."""
+        with self.reads.connection() as connection:
+            rows = connection.execute("SELECT id FROM nodes WHERE connectivity = 'connected'").fetchall()
+        return {id: self.store.load(id).state.session for (id,) in rows}
+
+    def health(self) -> Health:
+        lag = max(0, self.head() - self.follower.position)
+        failed = ", ".join(self.runner.failures)
+        alive = self.follower.failure is None
+        checks: dict[str, str | int] = {
+            "database": "ok",
+            "projectionLag": lag,
+            "projections": failed or "ok",
+            "follower": "ok" if alive else "stopped",
+        }
+        return Health(ready=alive and not failed and lag < LAG_NOT_READY, checks=checks)
+
+    def app(self) -> ASGIApp:
+        metrics = CollectorRegistry()
+        position = Gauge("better_compute_follower_position", "Last log position read", registry=metrics)
+        position.set_function(lambda: self.follower.position)
+        hole = Gauge("better_compute_log_hole_seconds", "Age of the open hole in the log", registry=metrics)
+        hole.set_function(lambda: self.follower.hole_age)
+        return create_app(
+            OPERATIONS,
+            self.dispatcher,
+            self.authorizer.identify,
+            self.health,
+            [self.gateway.route],
+            registry=metrics,
+            lifespan=[self.gateway.running],
+        )
+
+
+OPERATIONS_ACTIONS = frozenset(operation.action for operation in OPERATIONS.values())
+
+
+@contextmanager
+def running(dsn: str, access: Path) -> Iterator[Plane]:
+    """A working plane on a database that answers: migrated, read up to its end, controllers on."""
+    migrate.migrate(dsn)
+    changed = runner.create_tables(dsn, table.ALL)
+    if changed:
+        names = " ".join(changed)
+        raise migrate.MigrationError(f"the tables of {names} changed: run `better-compute projections rebuild {names}`")
+    with pool(dsn, COMMANDS) as commands, pool(dsn, READS) as reads:
+        plane = Plane(dsn, access, commands, reads)
+        plane.runner.load()
+        plane.follower.catch_up()
+        plane.gateway.adopt(plane.left_connected())
+        plane.follower.start()
+        plane.worker.start()
+        try:
+            yield plane
+        finally:
+            plane.worker.stop()
+            plane.follower.stop()

@@ -1,0 +1,102 @@
+"""Reads of the inline rows that a decision needs: what resolves where, offers, keys (domain.md §10)."""
+
+from collections.abc import Sequence
+from typing import Any, LiteralString
+
+import msgspec
+
+from adapters.postgres.pool import Pool
+from commands.ports import Offer
+from domain.access import Resource
+from domain.admission import Replay
+
+_SCOPES = {"compute-fleet", "compute-tenant"}
+
+_ROW: LiteralString = "SELECT tenant_id, parent_id, attributes::text FROM catalog WHERE type = %s AND id = %s"
+
+_OFFER: LiteralString = """
+WITH RECURSIVE line (id, parent, depth) AS (
+    SELECT id, parent, 0 FROM catalog_tenants WHERE id = %s
+    UNION ALL
+    SELECT t.id, t.parent, line.depth + 1 FROM catalog_tenants AS t JOIN line ON t.id = line.parent
+    WHERE line.depth < 16
+)
+SELECT offer_id, priority FROM catalog_offers
+JOIN line ON line.id = catalog_offers.tenant_id
+WHERE pool_id = %s AND (line.depth = 0 OR include_descendants)
+ORDER BY line.depth LIMIT 1
+"""
+
+
+class CatalogReader:
+    """One query a question; every tenant is an argument, none is ambient."""
+
+    def __init__(self, pool: Pool, root_tenant: str) -> None:
+        self._pool = pool
+        self._root = root_tenant
+
+    def _row(self, sql: LiteralString, params: Sequence[Any]) -> tuple[Any, ...] | None:
+        with self._pool.connection() as connection:
+            return connection.execute(sql, params, prepare=True).fetchone()
+
+    def _column(self, sql: LiteralString, params: Sequence[Any]) -> list[str]:
+        with self._pool.connection() as connection:
+            return [row[0] for row in connection.execute(sql, params, prepare=True).fetchall()]
+
+    def resolve(self, tenant_id: str, type: str, id: str) -> Resource | None:
+        if type in _SCOPES:
+            return self._scope(tenant_id, type, id)
+        row = self._row(_ROW, (type, id))
+        if row is None:
+            return None
+        owner, parent_id, attributes = row
+        if owner != tenant_id and not (type == "compute-pool" and self.offer(tenant_id, id)):
+            return None
+        parent = "compute-pool" if parent_id is not None else None
+        return Resource(type, id, tenant_id, msgspec.json.decode(attributes), parent, parent_id)
+
+    def _scope(self, tenant_id: str, type: str, id: str) -> Resource | None:
+        mine = tenant_id == self._root and id == "global" if type == "compute-fleet" else id == tenant_id
+        return Resource(type, id, tenant_id, {}) if mine else None
+
+    def offer(self, tenant_id: str, pool_id: str) -> Offer | None:
+        row = self._row(_OFFER, (tenant_id, pool_id))
+        return Offer(*row) if row else None
+
+    def holder(self, kind: str, scope: str, key: str) -> str | None:
+        sql: LiteralString = "SELECT holder FROM unique_keys WHERE kind = %s AND scope = %s AND key = %s"
+        row = self._row(sql, (kind, scope, key))
+        return row[0] if row else None
+
+    def replay(self, key: str) -> Replay | None:
+        row = self._row("SELECT key, body, stream, version, status FROM replays WHERE key = %s", (key,))
+        return Replay(*row) if row else None
+
+    def sharing(self, identifiers: Sequence[str]) -> list[str]:
+        sql: LiteralString = """
+        SELECT DISTINCT other FROM hardware_identifiers, unnest(nodes) AS other WHERE identifier = ANY(%s)
+        """
+        return self._column(sql, (list(identifiers),))
+
+    def booked(self, node_id: str) -> list[str]:
+        sql: LiteralString = """
+        SELECT DISTINCT reservation_id FROM device_bookings WHERE node_id = %s AND bound AND NOT freed ORDER BY 1
+        """
+        return self._column(sql, (node_id,))
+
+    def blockers(self, reservation_id: str) -> list[str]:
+        sql: LiteralString = """
+        SELECT DISTINCT earlier.reservation_id FROM device_bookings AS mine
+        JOIN device_bookings AS earlier ON earlier.device_id = mine.device_id
+        WHERE mine.reservation_id = %s AND earlier.reservation_id <> mine.reservation_id
+          AND earlier.bound AND NOT earlier.freed AND lower(earlier.during) < lower(mine.during)
+        ORDER BY 1
+        """
+        return self._column(sql, (reservation_id,))
+
+    def waiting(self, pool_id: str) -> bool:
+        return self._row("SELECT 1 FROM pool_queue WHERE pool_id = %s LIMIT 1", (pool_id,)) is not None
+
+    def tenant(self, tenant_id: str) -> str | None:
+        row = self._row("SELECT status FROM catalog_tenants WHERE id = %s", (tenant_id,))
+        return row[0] if row else None

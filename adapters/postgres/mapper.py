@@ -1,0 +1,70 @@
+"""Between the log's rows and our events: msgspec JSON, explicit stored names, upcasters."""
+
+from functools import cache
+from typing import Any, cast
+
+import msgspec
+from eventsourcing.persistence import Mapper, MapperDeserialisationError, StoredEvent
+
+from domain import registry, upcast
+from domain.event import Event, Meta, Recorded, tag
+
+
+class Stored(msgspec.Struct, frozen=True, rename="camel"):
+    """The bytes of one row: the envelope's own facts and the event, which carries its stored name as `type`."""
+
+    id: str
+    meta: Meta
+    data: msgspec.Raw
+
+
+_envelope = msgspec.json.Decoder(Stored)
+_encoder = msgspec.json.Encoder()
+
+
+class EventMapper(Mapper[str]):
+    """The library's mapper for our frozen Structs; a name nobody knows stops with an error, it is never skipped."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def to_stored_event(self, domain_event: Any) -> StoredEvent:
+        recorded = cast(Recorded, domain_event)
+        data = msgspec.Raw(_encoder.encode(recorded.event))
+        state = _encoder.encode(Stored(recorded.event_id, recorded.meta, data))
+        return StoredEvent(recorded.stream, recorded.version, tag(recorded.event), state)
+
+    def to_domain_event(self, stored_event: StoredEvent) -> Any:
+        return decode(
+            str(stored_event.originator_id),
+            stored_event.originator_version,
+            stored_event.topic,
+            stored_event.state,
+            getattr(stored_event, "id", 0),
+            0,
+        )
+
+
+@cache
+def _decoder(name: str) -> msgspec.json.Decoder[Event]:
+    return msgspec.json.Decoder(registry.TYPES[name])
+
+
+def decode(stream: str, version: int, topic: str, state: bytes, position: int, recorded_at: int) -> Recorded:
+    """One row of the log as an event of ours.
+
+    Raises MapperDeserialisationError naming topic, stream and version when the row cannot be read.
+    """
+    try:
+        stored = _envelope.decode(state)
+        if topic in registry.TYPES:
+            event = _decoder(topic).decode(stored.data)
+        else:
+            name, data = upcast.upcast(topic, msgspec.json.decode(stored.data))
+            event = msgspec.convert(data, registry.TYPES[name])
+    except (KeyError, msgspec.MsgspecError) as fault:
+        known = "" if topic in registry.TYPES else "; this program does not know the name: is it older than the log?"
+        raise MapperDeserialisationError(
+            f"cannot read event {topic} of {stream} version {version}: {fault}{known}"
+        ) from fault
+    return Recorded(stream, version, event, stored.meta, stored.id, position, recorded_at)

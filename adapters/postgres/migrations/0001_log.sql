@@ -1,0 +1,48 @@
+CREATE EXTENSION IF NOT EXISTS btree_gist;
+
+CREATE FUNCTION database_ms() RETURNS bigint
+    LANGUAGE sql VOLATILE
+    AS $$ SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint $$;
+
+-- An append's guard: a named refusal with its facts, raised where the row locks are held.
+CREATE FUNCTION refuse(code text, facts jsonb) RETURNS void
+    LANGUAGE plpgsql
+    AS $$ BEGIN
+        RAISE EXCEPTION USING ERRCODE = 'BC001', MESSAGE = code, DETAIL = facts::text;
+    END $$;
+
+-- CACHE 1 and one user, the INSERT itself: the readers' rule at holes rests on it.
+CREATE SEQUENCE stored_events_position AS bigint CACHE 1;
+
+CREATE TABLE stored_events (
+    originator_id text COLLATE "C" NOT NULL,
+    originator_version bigint NOT NULL,
+    topic text COLLATE "C" NOT NULL,
+    state bytea NOT NULL,
+    notification_id bigint NOT NULL DEFAULT nextval('stored_events_position'),
+    recorded_at bigint NOT NULL DEFAULT database_ms(),
+    PRIMARY KEY (originator_id, originator_version)
+);
+ALTER SEQUENCE stored_events_position OWNED BY stored_events.notification_id;
+CREATE UNIQUE INDEX stored_events_by_position ON stored_events (notification_id);
+
+CREATE TABLE log_identity (
+    only_one boolean PRIMARY KEY DEFAULT true CHECK (only_one),
+    incarnation text NOT NULL
+);
+INSERT INTO log_identity (incarnation) VALUES (replace(gen_random_uuid()::text, '-', ''));
+
+CREATE TABLE projection_positions (
+    name text PRIMARY KEY,
+    tables_digest text NOT NULL,
+    position bigint NOT NULL,
+    failure text
+);
+
+-- A holder beats; whoever would take over must have seen the same beats for a whole TTL on its own clock.
+CREATE TABLE coordination_leases (
+    name text PRIMARY KEY,
+    holder text NOT NULL,
+    epoch bigint NOT NULL,
+    beats bigint NOT NULL
+);

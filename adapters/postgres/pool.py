@@ -1,0 +1,72 @@
+"""Bounded pools of connections, which fail at once when overloaded and recover by themselves after a restart.
+
+Every connection is in autocommit mode, so that a transaction is always a visible `with
+connection.transaction()`, and carries timeouts, so that none holds a lock or a snapshot for long
+(architecture.md §2).
+"""
+
+from typing import Any, TypeAlias
+
+import psycopg
+import psycopg_pool
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+STATEMENT_MS = 10_000
+LOCK_MS = 5_000
+IDLE_IN_TRANSACTION_MS = 10_000
+WAIT_SECONDS = 2.0
+WAITING_PER_CONNECTION = 8
+RECONNECT_SECONDS = 2.0
+
+Pool: TypeAlias = psycopg_pool.ConnectionPool[psycopg.Connection]
+AsyncPool: TypeAlias = psycopg_pool.AsyncConnectionPool[psycopg.AsyncConnection]
+
+
+def pool(dsn: str, size: int, *, application_name: str = "better-compute") -> Pool:
+    """A closed pool of at most `size` connections; open it in a with block.
+
+    A caller waits 2 s at most, and 8 callers per connection wait at most: then psycopg_pool.PoolTimeout and
+    TooManyRequests (both psycopg.OperationalError) tell of overload or of a server that is down.
+    """
+    return psycopg_pool.ConnectionPool(
+        _conninfo(dsn), check=psycopg_pool.ConnectionPool.check_connection, **_bounds(size, application_name)
+    )
+
+
+def async_pool(dsn: str, size: int, *, application_name: str = "better-compute") -> AsyncPool:
+    """The same for asyncio: open it in an async with block."""
+    return psycopg_pool.AsyncConnectionPool(
+        _conninfo(dsn),
+        check=psycopg_pool.AsyncConnectionPool.check_connection,
+        **_bounds(size, application_name),
+    )
+
+
+def _conninfo(dsn: str) -> str:
+    """Add the timeouts; options the operator wrote into the DSN come last and win."""
+    ours = {
+        "statement_timeout": STATEMENT_MS,
+        "lock_timeout": LOCK_MS,
+        "idle_in_transaction_session_timeout": IDLE_IN_TRANSACTION_MS,
+    }
+    theirs = conninfo_to_dict(dsn).get("options") or ""
+    options = [f"-c {name}={value}" for name, value in ours.items()]
+    return make_conninfo(dsn, options=" ".join([*options, str(theirs)]))
+
+
+def _bounds(size: int, application_name: str) -> dict[str, Any]:
+    """Arguments of both pools.
+
+    `reconnect_timeout` is short because the pause between attempts doubles: a pool that gave up tries again
+    when the next caller comes, one still pausing would stay down long after the server is back.
+    """
+    return {
+        "kwargs": {"autocommit": True, "application_name": application_name, "connect_timeout": 2},
+        "min_size": min(size, 2),
+        "max_size": size,
+        "max_waiting": size * WAITING_PER_CONNECTION,
+        "timeout": WAIT_SECONDS,
+        "reconnect_timeout": RECONNECT_SECONDS,
+        "open": False,
+        "name": application_name,
+    }

@@ -1,0 +1,158 @@
+"""The library's recorder without its table lock: writers share the server's group commit (eventsourcing.md §3, §4)."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import psycopg
+from eventsourcing.persistence import Notification, StoredEvent
+from eventsourcing.postgres import PostgresApplicationRecorder, PostgresDatastore
+
+from adapters.postgres.pool import Pool
+from domain.event import Fence
+from projections.projection import Statement
+
+_INSERT = """
+INSERT INTO stored_events (originator_id, originator_version, topic, state)
+SELECT originator_id, originator_version, topic, state
+FROM unnest(%s::text[], %s::bigint[], %s::text[], %s::bytea[]) WITH ORDINALITY
+    AS given (originator_id, originator_version, topic, state, n)
+ORDER BY n
+RETURNING notification_id
+"""
+_FENCE = """
+SELECT refuse('FENCED', jsonb_build_object('lease', %s::text))
+WHERE NOT EXISTS (SELECT 1 FROM coordination_leases WHERE name = %s AND epoch = %s)
+"""
+_FENCE_LOCK = "SELECT 1 FROM coordination_leases WHERE name = %s AND epoch = %s FOR KEY SHARE"
+_STREAM = """
+SELECT originator_id, originator_version, topic, state, notification_id, recorded_at
+FROM stored_events
+WHERE originator_id = %s AND originator_version > %s AND originator_version <= %s
+"""
+_LAST = 2**62
+
+
+class Datastore(PostgresDatastore):
+    """The library's datastore over a pool of ours, which carries the timeouts (eventsourcing.md §3.9)."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool  # type: ignore[assignment]
+        self.schema = "public"
+        self.originator_id_type = "text"
+        self.lock_timeout = 0
+        self.enable_db_functions = False
+        self.single_row_tracking = True
+        self.pool_open_timeout = None
+        self.db_type_names = set()
+        self.psycopg_type_adapters = {}
+        self.psycopg_python_types = {}
+
+    def register_type_adapters(self) -> None:
+        """Nothing to register: events travel as plain arrays."""
+
+    def __del__(self) -> None:
+        """The pool is closed by whoever opened it."""
+
+
+class Recorder(PostgresApplicationRecorder):
+    """One round trip an append, no table lock, errors typed and at once, no retry of our own making."""
+
+    def __init__(self, pool: Pool) -> None:
+        super().__init__(Datastore(pool))
+        self.pool = pool
+
+    def insert_events(
+        self,
+        stored_events: Sequence[StoredEvent],
+        *,
+        statements: Sequence[Statement] = (),
+        fence: Fence | None = None,
+        **_: Any,
+    ) -> Sequence[int] | None:
+        """Run the append's statements and insert its events as one transaction; return their positions.
+
+        All is sent in one pipeline with its COMMIT: after an error the server skips the rest, COMMIT included, so
+        the first error comes back as itself and nothing was written.
+        """
+        with self.pool.connection() as connection:
+            try:
+                with connection.pipeline(), connection.cursor() as cursor:
+                    connection.execute("BEGIN")
+                    if fence is not None:
+                        connection.execute(_FENCE_LOCK, (fence.lease, fence.epoch))
+                        connection.execute(_FENCE, (fence.lease, fence.lease, fence.epoch))
+                    for statement in statements:
+                        connection.execute(statement.sql, statement.params, prepare=True)
+                    cursor.execute(_INSERT, _columns(stored_events), prepare=True)
+                    connection.execute("COMMIT")
+                    return [row[0] for row in cursor.fetchall()]
+            finally:
+                if connection.info.transaction_status == psycopg.pq.TransactionStatus.INERROR:
+                    connection.execute("ROLLBACK")
+
+    def select_events(
+        self,
+        originator_id: Any,
+        *,
+        gt: int | None = None,
+        lte: int | None = None,
+        desc: bool = False,
+        limit: int | None = None,
+    ) -> Sequence[StoredEvent]:
+        order = "ORDER BY originator_version DESC" if desc else "ORDER BY originator_version"
+        window = (originator_id, -1 if gt is None else gt, _LAST if lte is None else lte)
+        with self.pool.connection() as connection:
+            rows = connection.execute(
+                f"{_STREAM} {order} LIMIT %s", (*window, limit), prepare=True, binary=True
+            ).fetchall()
+        return [StoredEvent(*row[:4]) for row in rows]
+
+    def select_rows(self, stream: str, after: int, until: int | None = None) -> list[tuple[Any, ...]]:
+        """Rows of a stream as tuples, for our own fold: the library's objects cost more than the query."""
+        with self.pool.connection() as connection:
+            return connection.execute(
+                f"{_STREAM} ORDER BY originator_version",
+                (stream, after, _LAST if until is None else until),
+                prepare=True,
+                binary=True,
+            ).fetchall()
+
+    def select_notifications(
+        self,
+        start: int | None,
+        limit: int,
+        stop: int | None = None,
+        topics: Sequence[str] = (),
+        *,
+        inclusive_of_start: bool = True,
+    ) -> Sequence[Notification]:
+        """Committed events in position order. A tailing reader needs reader.Tail: positions have holes."""
+        sql = """
+        SELECT originator_id, originator_version, topic, state, notification_id FROM stored_events
+        WHERE notification_id >= %s AND notification_id <= %s AND (cardinality(%s::text[]) = 0 OR topic = ANY(%s))
+        ORDER BY notification_id LIMIT %s
+        """
+        first = 0 if start is None else start + (not inclusive_of_start)
+        wanted = list(topics)
+        with self.pool.connection() as connection:
+            rows = connection.execute(
+                sql,
+                (first, _LAST if stop is None else stop, wanted, wanted, limit),
+                prepare=True,
+                binary=True,
+            ).fetchall()
+        return [Notification(*row) for row in rows]
+
+    def max_notification_id(self) -> int | None:
+        with self.pool.connection() as connection:
+            row = connection.execute("SELECT max(notification_id) FROM stored_events").fetchone()
+        return row[0] if row else None
+
+
+def _columns(events: Sequence[StoredEvent]) -> tuple[list[Any], ...]:
+    return (
+        [e.originator_id for e in events],
+        [e.originator_version for e in events],
+        [e.topic for e in events],
+        [e.state for e in events],
+    )

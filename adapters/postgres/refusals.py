@@ -1,0 +1,66 @@
+"""What the database refused, in the house's own words (architecture.md §2: typed, at once, never retried here)."""
+
+import json
+from typing import Any, NoReturn
+
+import psycopg
+
+from commands.ports import NodeClosed, QueueAhead, Race
+from domain import errors
+
+_AGAIN = (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)
+_BUSY = (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled)
+
+
+def translate(fault: psycopg.Error) -> NoReturn:
+    """Raise the Race or Refusal that this error means; what is none of ours is raised as it came."""
+    if fault.sqlstate == "BC001":
+        _named(fault.diag.message_primary or "", json.loads(fault.diag.message_detail or "{}"))
+    if isinstance(fault, psycopg.errors.ExclusionViolation):
+        raise errors.DoubleBooked("a device is booked in this time already") from fault
+    if isinstance(fault, psycopg.errors.UniqueViolation):
+        _taken(fault)
+    if isinstance(fault, _AGAIN):
+        raise Race("another append was in the way") from fault
+    if isinstance(fault, _BUSY):
+        raise errors.Unavailable("the database is busy with a lock; try again") from fault
+    if isinstance(fault, psycopg.OperationalError | psycopg.InterfaceError):
+        raise errors.Unavailable("the database cannot be reached; try again") from fault
+    raise fault
+
+
+def _named(code: str, facts: dict[str, Any]) -> NoReturn:
+    match code:
+        case "QUOTA_EXCEEDED":
+            raise errors.QuotaExceeded(facts["kind"], facts["resource"], facts["limit"], facts["peak"])
+        case "DOUBLE_BOOKED":
+            raise errors.DoubleBooked(f"the node has not enough {facts['resource']} in this time")
+        case "FENCED":
+            raise errors.Fenced(f"the lease {facts['lease']} has a newer holder")
+        case "QUEUE_AHEAD":
+            raise QueueAhead(code)
+        case "NODE_CLOSED":
+            raise NodeClosed(code)
+        case "POOL_CLOSED":
+            raise errors.Conflict("the pool is retired and takes nothing new")
+        case "POOL_IN_USE":
+            kind, ids = next(iter(facts.items()))
+            raise errors.Conflict(f"the pool still has {kind}: {', '.join(ids)}", extra={kind: tuple(ids)})
+        case "NODE_BOOKED":
+            held = tuple(facts["reservations"])
+            raise errors.Conflict(
+                f"{facts['act']} is refused while the node carries bookings: {', '.join(held)}",
+                extra={"reservations": held},
+            )
+        case _:
+            raise Race(code)
+
+
+def _taken(fault: psycopg.errors.UniqueViolation) -> NoReturn:
+    if fault.diag.constraint_name != "unique_keys_pkey":
+        raise Race("the stream moved on") from fault
+    kind = (fault.diag.message_detail or "").partition("=(")[2].partition(",")[0]
+    if kind in ("site", "pool", "node"):
+        message = f"another {kind} of this owner has the name"
+        raise errors.Conflict(message, errors=(errors.FieldError("name", message),)) from fault
+    raise Race(f"{kind} exists already") from fault

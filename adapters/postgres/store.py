@@ -1,0 +1,97 @@
+"""The event store behind the commands' port: load a stream, append, read the inline rows."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from threading import Lock
+from typing import Any
+
+import psycopg
+from eventsourcing.persistence import EventStore as LibraryStore
+
+from adapters.postgres.catalog import CatalogReader
+from adapters.postgres.mapper import EventMapper, decode
+from adapters.postgres.pool import Pool
+from adapters.postgres.recorder import Recorder
+from adapters.postgres.refusals import translate
+from commands.ports import Loaded
+from domain import registry
+from domain.event import Append, Recorded
+from projections.projection import Inline, plan
+
+_REMEMBERED = 20_000
+
+
+class EventStore(CatalogReader):
+    """Appends through the library's store and our recorder; states are remembered and brought forward on load."""
+
+    def __init__(self, pool: Pool, inline: Sequence[Inline], root_tenant: str, new_id: Callable[[str], str]) -> None:
+        super().__init__(pool, root_tenant)
+        self._recorder = Recorder(pool)
+        self._events = LibraryStore(EventMapper(), self._recorder)
+        self._inline = tuple(inline)
+        self._new_id = new_id
+        self._known: OrderedDict[str, Loaded] = OrderedDict()
+        self._guard = Lock()
+
+    def now(self) -> int:
+        with self._pool.connection() as connection:
+            row = connection.execute("SELECT database_ms()", prepare=True).fetchone()
+        assert row is not None
+        return int(row[0])
+
+    def load(self, stream: str, until: int | None = None) -> Loaded:
+        with self._guard:
+            known = self._known.get(stream)
+        if known is not None and until is not None and known.version > until:
+            known = None
+        known = known or Loaded(registry.kind(stream).initial, 0)
+        state, version, position = known.state, known.version, known.position
+        rows = self._recorder.select_rows(stream, version, until)
+        if rows:
+            state = registry.fold(stream, (decode(*row).event for row in rows), state)
+            version, position = rows[-1][1], rows[-1][4]
+        loaded = Loaded(state, version, position)
+        if until is None:
+            self._remember(stream, loaded)
+        return loaded
+
+    def _remember(self, stream: str, loaded: Loaded) -> None:
+        with self._guard:
+            former = self._known.get(stream)
+            if former is None or former.version <= loaded.version:
+                self._known[stream] = loaded
+                self._known.move_to_end(stream)
+            if len(self._known) > _REMEMBERED:
+                self._known.popitem(last=False)
+
+    def history(self, stream: str) -> list[Recorded]:
+        return [decode(*row) for row in self._recorder.select_rows(stream, 0)]
+
+    def append(self, append: Append) -> int:
+        """One transaction, one round trip; a commit whose answer was lost is recognised by its event ids."""
+        recorded = [
+            Recorded(change.stream, change.expected + n, event, append.meta, self._new_id("evt"))
+            for change in append.changes
+            for n, event in enumerate(change.events, 1)
+        ]
+        statements = plan(self._inline, recorded)
+        try:
+            stored = self._events.put(recorded, statements=statements, fence=append.fence)  # type: ignore[arg-type]
+        except psycopg.OperationalError as fault:
+            position = self._committed_after_all(recorded, fault)
+            return position if position is not None else translate(fault)
+        except psycopg.Error as fault:
+            translate(fault)
+        return max(recording.notification.id for recording in stored)
+
+    def _committed_after_all(self, recorded: Sequence[Recorded], fault: psycopg.Error) -> int | None:
+        """The position of our own events if the commit went through before the connection broke."""
+        if fault.sqlstate is not None and not fault.sqlstate.startswith(("08", "57P")):
+            return None
+        last = recorded[-1]
+        try:
+            rows: list[tuple[Any, ...]] = self._recorder.select_rows(last.stream, last.version - 1, last.version)
+        except psycopg.Error:
+            return None
+        found = [decode(*row) for row in rows]
+        return found[0].position if found and found[0].event_id == last.event_id else None

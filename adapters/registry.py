@@ -1,0 +1,31 @@
+"""Every operation there is, in one table (api.md §1)."""
+
+from typing import Final
+
+from commands import join_tokens, joining, nodes, offerings, pools, reservations, sites
+from domain import operation
+from queries import audit, bookings, capacity, devices
+from queries import join_tokens as join_token_queries
+from queries import nodes as node_queries
+from queries import pools as pool_queries
+from queries import reservations as reservation_queries
+from queries import sites as site_queries
+
+OPERATIONS: Final = operation.table(
+    sites.OPERATIONS,
+    site_queries.OPERATIONS,
+    pools.OPERATIONS,
+    pool_queries.OPERATIONS,
+    offerings.OPERATIONS,
+    join_tokens.OPERATIONS,
+    join_token_queries.OPERATIONS,
+    joining.OPERATIONS,
+    nodes.OPERATIONS,
+    node_queries.OPERATIONS,
+    devices.OPERATIONS,
+    capacity.OPERATIONS,
+    reservations.OPERATIONS,
+    reservation_queries.OPERATIONS,
+    bookings.OPERATIONS,
+    audit.OPERATIONS,
+)

@@ -1,0 +1,19 @@
+"""What an operator can set: flags, or the environment as BETTER_COMPUTE_<NAME>."""
+
+from pathlib import Path
+
+from msgspec import Struct
+
+ENVIRONMENT = "BETTER_COMPUTE"
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """`database_url` is a libpq connection string; without it an embedded PostgreSQL runs in `data_dir`."""
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+    data_dir: Path | None = None
+    database_url: str | None = None
+    access_file: Path | None = None
+    demo: bool = False
+    ready_file: Path | None = None

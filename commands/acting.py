@@ -1,0 +1,28 @@
+"""How agents and controllers write: decide on fresh state, append, and again when another came between."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from commands.ports import Race, Store
+from domain.event import Append, Change, Fence, Meta
+
+ATTEMPTS: Final = 6
+
+Decide = Callable[[], Sequence[Change]]
+
+
+def act(store: Store, meta: Meta, decide: Decide, fence: Fence | None = None) -> int | None:
+    """Append what `decide` comes to, and return the position; None when there was nothing to do.
+
+    Raises Race when others kept coming between; whoever calls comes again by itself.
+    """
+    for attempt in range(ATTEMPTS):
+        changes = tuple(change for change in decide() if change.events)
+        if not changes:
+            return None
+        try:
+            return store.append(Append(changes, meta, fence))
+        except Race:
+            if attempt == ATTEMPTS - 1:
+                raise
+    return None

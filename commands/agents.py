@@ -1,0 +1,139 @@
+"""What agents bring about: sessions, inventories, the status of their NodeSpec (domain.md §3, §8; api.md §4)."""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from commands import hardware, teardown
+from commands.acting import act
+from commands.ports import Store
+from domain import errors, fingerprint, node, reservation
+from domain.event import Change, Meta
+from domain.inventory import NodeInventory
+
+Item = Literal["prepared", "preparing", "failed"]
+
+
+def _meta(node_id: str, state: node.State) -> Meta:
+    return Meta(f"agent:{node_id}", state.admission_id)
+
+
+def open_session(store: Store, node_id: str) -> int:
+    """Record that the node is connected and return its session's epoch; any older session is superseded."""
+    opened = 0
+
+    def decide() -> list[Change]:
+        nonlocal opened
+        loaded = store.load(node_id)
+        state: node.State = loaded.state
+        if loaded.version == 0 or state.provision_state == "retired":
+            raise errors.NotFound("node", node_id)
+        opened, now = state.session + 1, store.now()
+        events: list[node.Events] = [node.ConnectivityChanged("connected", opened, now)]
+        return [Change(node_id, loaded.version, tuple(node.settle(state, events, now)))]
+
+    act(store, _meta(node_id, store.load(node_id).state), decide)
+    return opened
+
+
+def end_session(
+    store: Store, node_id: str, session: int, connectivity: Literal["disconnected", "unreachable", "lost"]
+) -> None:
+    """Record how a session ended, unless a newer one has taken its place."""
+
+    def decide() -> list[Change]:
+        loaded = store.load(node_id)
+        state: node.State = loaded.state
+        if state.session != session or state.connectivity == connectivity:
+            return []
+        now = store.now()
+        events: list[node.Events] = [node.ConnectivityChanged(connectivity, session, now)]
+        return [Change(node_id, loaded.version, tuple(node.settle(state, events, now)))]
+
+    act(store, _meta(node_id, store.load(node_id).state), decide)
+
+
+def _current(store: Store, node_id: str, session: int) -> tuple[int, node.State]:
+    loaded = store.load(node_id)
+    if loaded.state.session != session:
+        raise errors.Fenced(f"session {session} of {node_id} was superseded")
+    return loaded.version, loaded.state
+
+
+def report_inventory(store: Store, node_id: str, session: int, found: NodeInventory) -> None:
+    """Record a changed inventory; a booked device that is gone keeps its booking (domain.md §4)."""
+
+    def decide() -> list[Change]:
+        version, state = _current(store, node_id, session)
+        identifiers = fingerprint.fingerprint(found).identifiers
+        shared = [other for other in store.sharing(identifiers) if other != node_id]
+        taken = [i for i in identifiers if shared and set(store.sharing([i])) - {node_id}]
+        now = store.now()
+        seen = hardware.snapshot(found, shared, taken, now)
+        of = store.load(state.pool_id).state if state.pool_id else None
+        events = hardware.observe(state, seen, of, now)
+        return [Change(node_id, version, tuple(node.settle(state, events, now)))]
+
+    act(store, _meta(node_id, store.load(node_id).state), decide)
+
+
+def report_status(store: Store, node_id: str, session: int, observed: int, items: Mapping[str, Item]) -> None:
+    """Take a node's word of its NodeSpec: what it prepared, and, by leaving it out, what it tore down."""
+    _observe(store, node_id, session, observed)
+    for reservation_id in store.booked(node_id):
+        _tear_down(store, node_id, reservation_id, observed, items)
+    spec: node.State = store.load(node_id).state
+    prepared = {a.reservation_id for a in spec.allocations if items.get(a.id) == "prepared"}
+    for reservation_id in sorted(prepared):
+        _prepare(store, node_id, reservation_id, observed, items)
+
+
+def _observe(store: Store, node_id: str, session: int, observed: int) -> None:
+    def decide() -> list[Change]:
+        version, state = _current(store, node_id, session)
+        if observed > state.generation:
+            raise errors.Invalid("observedGeneration", f"the NodeSpec is at generation {state.generation}")
+        if observed <= state.observed_generation:
+            return []
+        events = node.settle(state, [node.SpecObserved(observed)], store.now())
+        return [Change(node_id, version, tuple(events))]
+
+    act(store, _meta(node_id, store.load(node_id).state), decide)
+
+
+def _tear_down(store: Store, node_id: str, reservation_id: str, observed: int, items: Mapping[str, Item]) -> None:
+    def decide() -> Sequence[Change]:
+        loaded = store.load(reservation_id)
+        state: reservation.State = loaded.state
+        kept = [a for a in state.allocations if a.node_id == node_id and a.id in items]
+        if kept or observed < state.generations.get(node_id, 0):
+            return []
+        change = teardown.torn_down(reservation_id, state, loaded.version, node_id, store.now())
+        return [change] if change else []
+
+    act(store, _meta(node_id, store.load(node_id).state), decide)
+
+
+def _prepare(store: Store, node_id: str, reservation_id: str, observed: int, items: Mapping[str, Item]) -> None:
+    def decide() -> list[Change]:
+        loaded = store.load(reservation_id)
+        state: reservation.State = loaded.state
+        if state.status != "binding" or observed < state.generations.get(node_id, 0):
+            return []
+        events = prepared(state, node_id, items, observed, store.now(), bool(store.blockers(reservation_id)))
+        return [Change(reservation_id, loaded.version, tuple(events))]
+
+    act(store, _meta(node_id, store.load(node_id).state), decide)
+
+
+def prepared(
+    state: reservation.State, node_id: str, items: Mapping[str, Item], observed: int, now: int, blocked: bool
+) -> list[reservation.Events]:
+    """Active once every node reports its part prepared and nobody before holds an atom of it any more (O15)."""
+    fresh = [a for a in state.allocations if a.node_id == node_id and not a.prepared and items.get(a.id) == "prepared"]
+    events: list[reservation.Events] = [reservation.Prepared(a.id, observed) for a in fresh]
+    after = state
+    for event in events:
+        after = reservation.evolve(after, event)
+    if not blocked and all(a.prepared for a in after.allocations):
+        events.append(reservation.Activated(now))
+    return events

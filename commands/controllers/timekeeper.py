@@ -1,0 +1,73 @@
+"""What time alone brings about: starts, ends, and giving up (domain.md §5). Ends come before starts."""
+
+from typing import Literal
+
+from commands import ending
+from commands.acting import act
+from commands.ports import Loaded, Store
+from domain import node, pool, reservation
+from domain.event import Change, Fence, Meta
+
+DRAFT_MS = 15 * 60_000
+JOB = "timekeeper"
+
+Step = Literal["end", "fail", "expire", "start", "nothing"]
+
+
+def due(state: reservation.State, now: int) -> Step:
+    """What is to happen to a reservation at `now` (epoch ms) if nothing but time passed."""
+    match state.status:
+        case "active" | "binding" if state.ends_at is not None and state.ends_at <= now:
+            return "end"
+        case "binding" if state.fail_at is not None and state.fail_at <= now:
+            return "fail"
+        case "placed" if state.ends_at is not None and state.ends_at <= now:
+            return "expire"
+        case "placed" if state.starts_at is not None and state.starts_at <= now:
+            return "start"
+        case "pending" if state.give_up_at is not None and state.give_up_at <= now:
+            return "expire"
+        case "draft" if state.since + DRAFT_MS <= now:
+            return "expire"
+        case _:
+            return "nothing"
+
+
+def step(store: Store, reservation_id: str, fence: Fence) -> None:
+    """Do what is due for one reservation; asking again changes nothing."""
+
+    def decide() -> list[Change]:
+        loaded, now = store.load(reservation_id), store.now()
+        match due(loaded.state, now):
+            case "end":
+                return ending.end(store, reservation_id, loaded, "Ended", now)
+            case "fail":
+                return ending.end(store, reservation_id, loaded, "BindTimeout", now, failed=True)
+            case "expire":
+                reason = "NoCapacity" if loaded.state.status == "pending" else "WindowPassed"
+                return [Change(reservation_id, loaded.version, (reservation.Expired(reason, now),))]
+            case "start":
+                return _bind(store, reservation_id, loaded, now)
+            case "nothing":
+                return []
+
+    admission = store.load(reservation_id).state.admission_id
+    act(store, Meta(f"controller:{JOB}", admission), decide, fence)
+
+
+def _bind(store: Store, reservation_id: str, loaded: Loaded, now: int) -> list[Change]:
+    """Every node's NodeSpec gets its allocation in the same append in which the reservation starts binding."""
+    state: reservation.State = loaded.state
+    assert state.draft is not None
+    generations: dict[str, int] = {}
+    told: list[Change] = []
+    for allocation in state.allocations:
+        on_node = store.load(allocation.node_id)
+        spec: node.State = on_node.state
+        generation = generations[allocation.node_id] = spec.generation + 1
+        added = node.SpecAllocation(allocation.id, reservation_id, allocation.cdi_devices)
+        event = node.SpecChanged(generation=generation, added=(added,))
+        told.append(Change(allocation.node_id, on_node.version, (event,)))
+    of: pool.State = store.load(state.draft.pool_id).state
+    started = reservation.BindingStarted(generations, now, now + of.policy.bind_timeout * 1000)
+    return [Change(reservation_id, loaded.version, (started,)), *told]

@@ -1,0 +1,28 @@
+"""How a bound reservation ends: its nodes are told to tear down, its atoms stay taken until they did."""
+
+from commands.ports import Loaded, Store
+from domain import node, reservation
+from domain.event import Change
+
+
+def end(
+    store: Store, reservation_id: str, loaded: Loaded, reason: str, now: int, *, failed: bool = False
+) -> list[Change]:
+    """The changes that stop a binding or active reservation; the reservation's own come first."""
+    state: reservation.State = loaded.state
+    generations: dict[str, int] = {}
+    told: list[Change] = []
+    for allocation in state.allocations:
+        on_node = store.load(allocation.node_id)
+        spec: node.State = on_node.state
+        if any(a.id == allocation.id for a in spec.allocations):
+            generation = spec.generation + 1
+            removal = node.SpecChanged(generation=generation, removed=(allocation.id,))
+            told.append(Change(allocation.node_id, on_node.version, (removal,)))
+            generations[allocation.node_id] = generation
+    event: reservation.Events = (
+        reservation.Failed(reason, now, True, generations)
+        if failed
+        else reservation.ReleaseStarted(reason, now, generations)
+    )
+    return [Change(reservation_id, loaded.version, (event,)), *told]

@@ -1,0 +1,132 @@
+"""What an inventory means for a node: snapshot, fingerprint, conditions, devices (domain.md §3, §4)."""
+
+from collections.abc import Collection, Sequence
+from math import floor
+
+from domain import device, errors, fingerprint, gpu, inventory, join_token, node, pool
+
+SETTLED = ("DuplicateHardware", "GpuModelUnknown", "GpuModelMismatch", "PartitionPending")
+"""The conditions that this module decides; others belong to health and liveness."""
+
+
+def snapshot(
+    found: inventory.NodeInventory, shared: Collection[str], taken: Collection[str], now: int
+) -> node.Inventoried:
+    """`shared` are live nodes that hold one of the identifiers `taken`; such identifiers count for neither (O29)."""
+    identity = fingerprint.fingerprint(found, excluding=taken)
+    models = sorted({gpu.lookup(card.name, card.memory_mib).model for card in found.gpus})
+    return node.Inventoried(
+        inventory=found,
+        hash=inventory.document_hash(found),
+        fingerprint=identity.fingerprint,
+        trusted=identity.trusted,
+        identifiers=fingerprint.fingerprint(found).identifiers,
+        gpu_model=models[0] if len(models) == 1 else (gpu.OTHER if models else None),
+        gpu_count=len(found.gpus),
+        model_table=gpu.TABLE_VERSION,
+        shared_with=tuple(sorted(shared)),
+        at=now,
+    )
+
+
+def observe(state: node.State, seen: node.Inventoried, pool_state: pool.State | None, now: int) -> list[node.Events]:
+    """The events that a new snapshot brings; an unchanged one brings none."""
+    events: list[node.Events] = []
+    if seen.hash != state.inventory_hash:
+        events.append(seen)
+    after = node.evolve(state, seen)
+    if pool_state is not None:
+        events += _devices(after, pool_state)
+    return events + conditions(after, pool_state, seen.shared_with, now)
+
+
+def assign(
+    node_id: str, state: node.State, pool_id: str, pool_state: pool.State, role: join_token.Role, now: int
+) -> list[node.Events]:
+    """Put a node into a pool: its atoms follow from the pool's sharing mode, and its NodeSpec begins anew."""
+    fits(state, pool_state)
+    owner = pool_state.owner_tenant_id
+    assigned = node.Assigned(role, pool_id, owner, former_pool_id=state.pool_id)
+    after = node.evolve(state, assigned)
+    events: list[node.Events] = [assigned, *_devices(after, pool_state, node_id)]
+    events.append(node.SpecChanged(generation=state.generation + 1))
+    return events + conditions(after, pool_state, _sharing(state), now)
+
+
+def fits(state: node.State, pool_state: pool.State) -> None:
+    """A pool has exactly one GPU family, of a nominal size; anything else is refused (domain.md §2, §10)."""
+    if state.inventory is None:
+        raise errors.Conflict("the node has sent no inventory yet")
+    for index, card in enumerate(state.inventory.gpus):
+        model = gpu.lookup(card.name, card.memory_mib)
+        if model.model != pool_state.gpu_model:
+            raise errors.Conflict(
+                f"gpus[{index}] is {card.name!r} of family {model.model}; the pool takes {pool_state.gpu_model} only"
+            )
+        if model.memory_gb is not None and model.memory_gb < pool_state.gpu_memory_gb:
+            raise errors.Conflict(
+                f"gpus[{index}] has {model.memory_gb} GB; the pool promises {pool_state.gpu_memory_gb} GB"
+            )
+    if not state.inventory.gpus and pool.binding(pool_state) == "hold":
+        raise errors.Conflict("the node has no GPU; in this pool GPUs are what is booked")
+
+
+def derive(node_id: str, state: node.State, of: pool.State) -> device.Derived:
+    assert state.inventory is not None
+    return device.devices(
+        state.inventory,
+        node_id=node_id,
+        pool_class=of.class_,
+        sharing=of.sharing,
+        replicas=of.policy.sharing.replicas if of.policy.sharing else 2,
+        mig_layout=of.policy.mig_layout or (),
+    )
+
+
+def _devices(after: node.State, of: pool.State, node_id: str | None = None) -> list[node.Events]:
+    known = next((d.id for d in after.devices if d.class_ == "node"), None)
+    derived = derive(node_id or known or "", after, of)
+    over = of.policy.overcommit
+    ratios = {"vcpu": over.vcpu, "memoryMiB": over.memory_mib}
+    scalars = {name: floor(amount * ratios[name]) for name, amount in derived.scalars.items()}
+    layout = after.layout + 1 if node_id is not None else after.layout
+    if (derived.devices, scalars, layout) == (after.devices, after.scalars, after.layout):
+        return []
+    return [node.DevicesChanged(after.pool_id, layout, derived.devices, scalars)]
+
+
+def _sharing(state: node.State) -> tuple[str, ...]:
+    held = next((c for c in state.conditions if c.type == "DuplicateHardware"), None)
+    return tuple(held.message.split(", ")) if held else ()
+
+
+def conditions(state: node.State, of: pool.State | None, shared: Sequence[str], now: int) -> list[node.Events]:
+    """Raise what holds and was not raised, clear what was and does not hold any more."""
+    found = dict(_holding(state, of, shared))
+    raised = {c.type: c for c in state.conditions}
+    events: list[node.Events] = [
+        node.ConditionRaised(node.Condition(type_, reason, message, now))
+        for type_, (reason, message) in found.items()
+        if type_ not in raised or raised[type_].message != message
+    ]
+    gone = [t for t in SETTLED if t in raised and t not in found]
+    return events + [node.ConditionCleared(type_, now) for type_ in gone]
+
+
+def _holding(state: node.State, of: pool.State | None, shared: Sequence[str]) -> list[tuple[str, tuple[str, str]]]:
+    holding: list[tuple[str, tuple[str, str]]] = []
+    if shared:
+        holding.append(("DuplicateHardware", ("IdentifierShared", ", ".join(shared))))
+    if state.inventory is None:
+        return holding
+    models = {gpu.lookup(card.name, card.memory_mib).model: card.name for card in state.inventory.gpus}
+    if gpu.OTHER in models:
+        holding.append(("GpuModelUnknown", ("NotInTable", models[gpu.OTHER] or "(no name)")))
+    if of is not None:
+        strange = sorted(set(models) - {of.gpu_model, gpu.OTHER})
+        if strange:
+            holding.append(("GpuModelMismatch", ("OtherFamily", ", ".join(strange))))
+        pending = derive("", state, of).partition_pending
+        if pending:
+            holding.append(("PartitionPending", ("LayoutNotReported", ", ".join(pending))))
+    return holding

@@ -1,0 +1,97 @@
+"""Join tokens: the credential with which a machine becomes a node (api.md §4)."""
+
+import hashlib
+from typing import Annotated
+
+from msgspec import Meta
+from msgspec.structs import replace
+
+from commands.unit import Outcome, Unit, changed
+from domain import errors, join_token
+from domain.event import Change
+from domain.operation import Operation, Request
+
+WEEK_SECONDS = 7 * 86_400
+
+
+class Create(Request, frozen=True, kw_only=True):
+    """Fixes what a joining machine may become; `poolId` assigns it on joining."""
+
+    site_id: str
+    trust: join_token.Trust
+    pool_id: str | None = None
+    role: join_token.Role = "unassigned"
+    uses: Annotated[int, Meta(ge=1, le=10_000)] = 1
+    expires_in_seconds: Annotated[int, Meta(ge=60, le=366 * 86_400)] = WEEK_SECONDS
+
+
+class Revoke(Request, frozen=True, kw_only=True):
+    id: str
+
+
+def create(command: Create, unit: Unit) -> Outcome:
+    unit.resolve("compute-site", command.site_id, "siteId")
+    if command.trust == "platform" and not unit.session.root_tenant:
+        raise errors.Invalid("trust", "platform is for the platform's own tenant; use tenant-owned")
+    if command.pool_id is not None:
+        unit.resolve("compute-pool", command.pool_id, "poolId")
+        state = unit.existing(command.pool_id, "poolId").state
+        unit.only_owner(state.owner_tenant_id, f"compute-pool/{command.pool_id}")
+        if state.site_id != command.site_id:
+            raise errors.Invalid("poolId", "the pool is in another site")
+    secret = unit.ports.new_secret()
+    event = join_token.Created(
+        tenant_id=unit.session.tenant_id,
+        site_id=command.site_id,
+        secret_sha256=digest(secret),
+        trust=command.trust,
+        uses=command.uses,
+        expires_at=unit.now + command.expires_in_seconds * 1000,
+        at=unit.now,
+        role=command.role,
+        pool_id=command.pool_id,
+    )
+    change = Change(unit.new_id("jt"), 0, (event,))
+    return Outcome((change,), reveal=lambda view: replace(view, token=secret))
+
+
+def digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def revoke(command: Revoke, unit: Unit) -> Outcome:
+    loaded = unit.load(command.id)
+    if loaded.version == 0 or loaded.state.tenant_id != unit.session.tenant_id:
+        raise errors.NotFound("join token", command.id)
+    events = [] if loaded.state.revoked else [join_token.Revoked(unit.now)]
+    return Outcome((changed(command.id, loaded, events),))
+
+
+OPERATIONS = (
+    Operation(
+        name="joinTokens.create",
+        verb="POST",
+        path="/v1/join-tokens",
+        request=Create,
+        response=join_token.View,
+        on=("compute-tenant/{acting}",),
+        handle=create,
+        view=join_token.view,
+        summary="Make a join token; it is shown once, in this answer",
+        status=201,
+        refusals=(errors.AccessDenied, errors.NotFound, errors.KeyReused),
+        key="accepted",
+    ),
+    Operation(
+        name="joinTokens.revoke",
+        verb="DELETE",
+        path="/v1/join-tokens/{id}",
+        request=Revoke,
+        response=join_token.View,
+        on=("compute-tenant/{acting}",),
+        handle=revoke,
+        view=join_token.view,
+        summary="Revoke a join token",
+        refusals=(errors.AccessDenied, errors.NotFound, errors.StaleVersion),
+    ),
+)

@@ -1,0 +1,115 @@
+"""A machine becomes a node: the join token is the credential (api.md §4)."""
+
+import base64
+import binascii
+import re
+from typing import Annotated
+
+from msgspec import Meta
+
+from commands import hardware
+from commands.join_tokens import digest
+from commands.unit import Outcome, Unit
+from domain import errors, fingerprint, ids, join_token, node, node_view, site
+from domain.event import Change
+from domain.event import Meta as EventMeta
+from domain.inventory import NodeInventory
+from domain.labels import Labels
+from domain.operation import Operation, Request
+
+
+class Join(Request, frozen=True, kw_only=True):
+    """`publicKey` is the agent's Ed25519 key, 32 bytes in base64; the name defaults to the host name."""
+
+    inventory: NodeInventory
+    public_key: Annotated[str, Meta(min_length=44, max_length=44)]
+    name: Annotated[str, Meta(max_length=63)] | None = None
+    labels: Labels = {}
+    address: Annotated[str, Meta(max_length=253)] | None = None
+
+
+def join(command: Join, unit: Unit) -> Outcome:
+    token_id, token, meta = _token(unit)
+    place: site.State = unit.existing(token.site_id).state
+    _check_key(command.public_key)
+    node_id = unit.new_id("node")
+    name = _name(command)
+    identifiers = fingerprint.fingerprint(command.inventory).identifiers
+    shared = unit.ports.store.sharing(identifiers)
+    taken = [i for i in identifiers if shared and unit.ports.store.sharing([i])]
+    joined = node.Joined(
+        name=name,
+        site_id=token.site_id,
+        owner_tenant_id=place.owner_tenant_id,
+        region=place.iam_region,
+        role="site" if token.role == "site" else "unassigned",
+        trust=token.trust,
+        public_key=command.public_key,
+        join_token_id=token_id,
+        labels=command.labels,
+        at=unit.now,
+        address=command.address,
+        admission_id=meta.admission,
+    )
+    state = node.evolve(node.State(), joined)
+    seen = hardware.snapshot(command.inventory, shared, taken, unit.now)
+    events: list[node.Events] = [joined, *hardware.observe(state, seen, None, unit.now)]
+    if token.pool_id is not None:
+        for event in events[1:]:
+            state = node.evolve(state, event)
+        of = unit.existing(token.pool_id).state
+        events += hardware.assign(node_id, state, token.pool_id, of, "host", unit.now)
+    events = node.settle(node.State(), events, unit.now)
+    used = Change(token_id, unit.load(token_id).version, (join_token.Used(node_id),))
+    return Outcome((Change(node_id, 0, tuple(events)), used), meta=meta)
+
+
+def _token(unit: Unit) -> tuple[str, join_token.State, EventMeta]:
+    """The join token behind the bearer; what it causes names the admission that made it."""
+    bearer = unit.call.bearer
+    token_id = bearer and unit.ports.store.holder("join secret", "", digest(bearer))
+    if not token_id:
+        raise errors.Unauthenticated("send a join token as the bearer")
+    state: join_token.State = unit.load(token_id).state
+    if reason := join_token.unusable(state, unit.now):
+        raise errors.Unauthenticated(f"the join token admits nobody: {reason}")
+    made = unit.ports.store.history(token_id)[0].meta
+    actor = f"join-token:{token_id}"
+    return token_id, state, EventMeta(actor, made.admission, correlation=unit.call.request_id)
+
+
+def _check_key(text: str) -> None:
+    try:
+        raw = base64.b64decode(text, validate=True)
+    except binascii.Error:
+        raw = b""
+    if len(raw) != 32:
+        raise errors.Invalid("publicKey", "expected an Ed25519 public key: 32 bytes in base64")
+
+
+def _name(command: Join) -> str:
+    if command.name is not None:
+        return ids.name(command.name)
+    host = (command.inventory.system.hostname or "").partition(".")[0].lower()
+    plain = re.sub(r"[^a-z0-9-]+", "-", host)[:63].strip("-")
+    if not plain:
+        raise errors.Invalid("name", "the inventory has no host name to take it from; give one")
+    return plain
+
+
+OPERATIONS = (
+    Operation(
+        name="nodes.join",
+        verb="POST",
+        path="/v1/nodes/join",
+        request=Join,
+        response=node_view.View,
+        on=(),
+        handle=join,
+        view=node_view.view,
+        summary="Make this machine a node; the join token is the bearer",
+        status=201,
+        refusals=(errors.Conflict,),
+        credential="join-token",
+    ),
+)

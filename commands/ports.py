@@ -1,0 +1,104 @@
+"""What commands need of the world; adapters provide it (architecture.md §1)."""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from domain.access import Authorizer, Resource
+from domain.admission import Replay
+from domain.calendar import Calendar
+from domain.event import Append, Recorded
+from domain.selector import Selectors
+
+
+class Race(Exception):
+    """Another append came between reading and writing; nothing was written."""
+
+
+class QueueAhead(Race):
+    """An admitted claim of the pool is ahead of this one."""
+
+
+class NodeClosed(Race):
+    """A node that the decision counted on takes no bookings any more, or not in this layout."""
+
+
+class Loaded(Struct, frozen=True):
+    """A stream's state, version and the position of its last event; version 0 is a stream that does not exist."""
+
+    state: Any
+    version: int
+    position: int = 0
+
+
+class Offer(Struct, frozen=True):
+    """The offering that counts for a tenant on a pool: its own, else the nearest ancestor's (domain.md §2)."""
+
+    id: str
+    priority: int
+
+
+class Store(Protocol):
+    """The log and the inline rows, as commands see them."""
+
+    def now(self) -> int:
+        """The database's clock in epoch ms: wall-clock deadlines use no other (domain.md §5)."""
+
+    def load(self, stream: str, until: int | None = None) -> Loaded:
+        """The state after the stream's last event, or after version `until`."""
+
+    def history(self, stream: str) -> list[Recorded]:
+        """Every event of a stream, oldest first."""
+
+    def append(self, append: Append) -> int:
+        """Record it all or nothing; return the last position. Raises Race or a Refusal, never both."""
+
+    def resolve(self, tenant_id: str, type: str, id: str) -> Resource | None:
+        """The resource if it exists in this tenant's view (domain.md §10, visibility)."""
+
+    def offer(self, tenant_id: str, pool_id: str) -> Offer | None:
+        """The offering under which a tenant sees a pool."""
+
+    def holder(self, kind: str, scope: str, key: str) -> str | None:
+        """Who holds a unique key, as the live offering of a pool to a tenant."""
+
+    def replay(self, key: str) -> Replay | None:
+        """What an Idempotency-Key answered before."""
+
+    def sharing(self, identifiers: Sequence[str]) -> list[str]:
+        """Live nodes that hold one of these hardware identifiers."""
+
+    def booked(self, node_id: str) -> list[str]:
+        """Reservations with atoms of this node that were bound and are not torn down."""
+
+    def blockers(self, reservation_id: str) -> list[str]:
+        """Earlier reservations that still hold, not torn down, an atom that this one has booked next."""
+
+    def waiting(self, pool_id: str) -> bool:
+        """Whether anybody waits in the pool's queue."""
+
+    def tenant(self, tenant_id: str) -> str | None:
+        """A tenant's status, None when nobody knows it."""
+
+
+class Calendars(Protocol):
+    """The in-memory calendars of the pools, fed by the log (architecture.md §4)."""
+
+    def locked(self, pool_id: str) -> AbstractContextManager[Calendar]:
+        """The pool's calendar as far as this process has read, held still while it is looked at."""
+
+    def lost(self, pool_id: str, atoms: Sequence[str], window: tuple[int, int]) -> None:
+        """These atoms were taken by a rival: keep off them, and wait (200 ms at most) to read what happened."""
+
+
+class Ports(Struct, frozen=True):
+    """Everything a command may touch, made once by the composition root."""
+
+    store: Store
+    authorizer: Authorizer
+    calendars: Calendars
+    selectors: Selectors
+    new_id: Callable[[str], str]
+    new_secret: Callable[[], str]

@@ -1,0 +1,34 @@
+"""Proof that atoms are free: a node's report, a fence, a retirement (domain.md §5, Ending)."""
+
+from commands.ports import Store
+from domain import reservation
+from domain.event import Change
+
+ENDED = frozenset({"releasing", "failed"})
+
+
+def torn_down(reservation_id: str, state: reservation.State, version: int, node_id: str, now: int) -> Change | None:
+    """The events that free what the reservation still holds on a node it has stopped using."""
+    if state.status not in ENDED:
+        return None
+    held = [a for a in state.allocations if a.node_id == node_id and not a.torn_down]
+    if not held:
+        return None
+    events: list[reservation.Events] = [reservation.TornDown(a.id, node_id, now) for a in held]
+    after = state
+    for event in events:
+        after = reservation.evolve(after, event)
+    if state.status == "releasing" and all(a.torn_down for a in after.allocations):
+        events.append(reservation.Released(state.reason or "Released", now))
+    return Change(reservation_id, version, tuple(events))
+
+
+def on_node(store: Store, node_id: str, now: int) -> list[Change]:
+    """Everything ended that still holds atoms of this node."""
+    changes = []
+    for reservation_id in store.booked(node_id):
+        loaded = store.load(reservation_id)
+        change = torn_down(reservation_id, loaded.state, loaded.version, node_id, now)
+        if change is not None:
+            changes.append(change)
+    return changes

@@ -1,0 +1,217 @@
+"""One command's unit of work: load, decide, one append, answer (architecture.md §4)."""
+
+import hashlib
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from commands.gatekeeper import Decision, Gatekeeper, actor, caller
+from commands.ports import Loaded, Ports, Race
+from domain import admission, errors, ids, registry
+from domain.access import Resource, Session
+from domain.event import Append, Change, Event, Meta
+from domain.operation import Answer, Call, Operation, Request
+
+ATTEMPTS: Final = 6
+
+
+class Contested(msgspec.Struct, frozen=True):
+    """What a placement counted on: atoms of a pool over `[from, until)` in epoch ms."""
+
+    pool_id: str
+    atoms: tuple[str, ...]
+    window: tuple[int, int]
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What a decision came to: new events, the answer's stream first.
+
+    `refusal` is the answer when what was recorded is itself a no; `reveal` adds to the answer what is never stored;
+    `meta` says who acted where there is no session; `admitted` is false for what IAM refused. `contested` are atoms
+    that a rival may win, `instead` records a quota's refusal that only the append can find.
+    """
+
+    changes: tuple[Change, ...]
+    refusal: errors.Refusal | None = None
+    reveal: Callable[[Any], Any] | None = None
+    meta: Meta | None = None
+    admitted: bool = True
+    contested: Contested | None = None
+    instead: Callable[[errors.QuotaExceeded], "Outcome"] | None = None
+
+    @property
+    def stream(self) -> str:
+        return self.changes[0].stream
+
+
+def changed(stream: str, loaded: Loaded, events: list[Any]) -> Change:
+    return Change(stream, loaded.version, tuple(events))
+
+
+class Unit:
+    """What a handler works with. After a race it runs again with a new unit, keeps its decisions, knows its `races`."""
+
+    def __init__(
+        self,
+        operation: Operation,
+        call: Call,
+        ports: Ports,
+        gatekeeper: Gatekeeper,
+        decisions: list[Decision],
+        races: list[Exception],
+    ) -> None:
+        self.operation = operation
+        self.call = call
+        self.ports = ports
+        self.gatekeeper = gatekeeper
+        self.decisions = decisions
+        self.races = races
+        self.now = ports.store.now()
+        self.admission_id = ports.new_id("adm")
+
+    @property
+    def session(self) -> Session:
+        if self.call.session is None:
+            raise errors.Unauthenticated("this operation needs a bearer token")
+        return self.call.session
+
+    def load(self, stream: str) -> Loaded:
+        return self.ports.store.load(stream)
+
+    def existing(self, stream: str, field: str = "id") -> Loaded:
+        """A stream that must be there; the caller has made sure that it resolves for whoever asks."""
+        loaded = self.load(stream)
+        if loaded.version == 0:
+            raise errors.NotFound(registry.kind(stream).noun, stream, field)
+        return loaded
+
+    def new_id(self, prefix: str) -> str:
+        return self.ports.new_id(prefix)
+
+    def resolve(self, type_: str, id_: str, field: str) -> Resource:
+        """A thing the request names besides what it is decided on; it must exist in the caller's view."""
+        return self.gatekeeper.resolve(self.session, self.operation.action, type_, id_, field, self.call.request_id)
+
+    def only_owner(self, owner_tenant_id: str, name: str) -> None:
+        """Refuse what only the owner's tenant may do to a thing that resolves elsewhere too."""
+        session, action = self.session, self.operation.action
+        if session.tenant_id != owner_tenant_id:
+            self.gatekeeper.refused(session, action, name, "NotOwner", self.call.request_id, "")
+            raise errors.AccessDenied(f"{action} on {name} is its owner's alone")
+
+    def decide(self, resource: Resource) -> None:
+        """Decide on a draft, once for each state of its attributes (domain.md §9: one command, one decision)."""
+        if not any(decision.resource == resource for decision in self.decisions):
+            self.decisions.append(
+                self.gatekeeper.decide(self.session, self.operation.action, resource, self.call.request_id)
+            )
+
+
+def perform(operation: Operation, request: Request, call: Call, ports: Ports, gatekeeper: Gatekeeper) -> Answer:
+    """Run a command to its answer. A race runs it again on fresh state; a refusal is raised."""
+    decisions = gatekeeper.admit(operation, request, call.session, call.request_id) if call.session else []
+    body = hashlib.sha256(msgspec.json.encode(request, order="sorted")).hexdigest()
+    key = _key(operation, call)
+    races: list[Exception] = []
+    while len(races) < ATTEMPTS:
+        if key is not None and (answer := _replayed(operation, ports, key, body)) is not None:
+            return answer
+        unit = Unit(operation, call, ports, gatekeeper, decisions, races)
+        outcome: Outcome = operation.handle(request, unit)
+        _match(call, outcome)
+        try:
+            return _attempt(operation, unit, outcome, (key, body) if key else None)
+        except (Race, errors.DoubleBooked) as race:
+            if isinstance(race, errors.DoubleBooked) and outcome.contested is None:
+                raise
+            races.append(race)
+            if outcome.contested is not None:
+                lost = outcome.contested
+                ports.calendars.lost(lost.pool_id, lost.atoms, lost.window)
+    raise errors.Conflict("others keep changing this; try again")
+
+
+def _attempt(operation: Operation, unit: Unit, outcome: Outcome, keyed: tuple[str, str] | None) -> Answer:
+    try:
+        return _record(operation, unit, outcome, keyed)
+    except errors.QuotaExceeded as refusal:
+        if outcome.instead is None:
+            raise
+        return _record(operation, unit, outcome.instead(refusal), keyed)
+
+
+def _match(call: Call, outcome: Outcome) -> None:
+    expected = outcome.changes[0].expected
+    if call.if_match is not None and call.if_match != expected:
+        raise errors.StaleVersion(f"it is at version {expected}, If-Match names {call.if_match}")
+
+
+def _record(operation: Operation, unit: Unit, outcome: Outcome, keyed: tuple[str, str] | None) -> Answer:
+    stream = outcome.stream
+    version = outcome.changes[0].expected + len(outcome.changes[0].events)
+    position = None
+    if any(change.events for change in outcome.changes):
+        replay = None
+        if keyed and outcome.refusal is None:
+            replay = admission.Replay(keyed[0], keyed[1], stream, version, operation.status)
+        position = unit.ports.store.append(_append(unit, outcome, replay))
+    if outcome.refusal is not None:
+        raise outcome.refusal
+    loaded = unit.ports.store.load(stream, version)
+    return _answer(operation, outcome, loaded, position or loaded.position)
+
+
+def _answer(operation: Operation, outcome: Outcome, loaded: Loaded, position: int) -> Answer:
+    assert operation.view is not None, f"{operation.name} has no view"
+    body = operation.view(outcome.stream, loaded.state, loaded.version)
+    if outcome.reveal is not None:
+        body = outcome.reveal(body)
+    return Answer(body=body, status=operation.status, position=position, version=loaded.version)
+
+
+def _append(unit: Unit, outcome: Outcome, replay: admission.Replay | None) -> Append:
+    """The admission is the first event of the append that it caused (domain.md §9)."""
+    session = unit.call.session
+    changes = tuple(change for change in outcome.changes if change.events)
+    if session is None:
+        assert outcome.meta is not None, "without a session the handler says who acted"
+        return Append(changes, outcome.meta)
+    if not outcome.admitted:
+        return Append(changes, Meta(actor(session), correlation=unit.call.request_id))
+    recorded: Event = admission.Admitted(
+        caller(session),
+        unit.call.request_id,
+        tuple(decision.decided for decision in unit.decisions),
+        unit.decisions[0].policy_digest if unit.decisions else "",
+        replay,
+    )
+    meta = Meta(actor(session), unit.admission_id, correlation=unit.call.request_id)
+    return Append((Change(unit.admission_id, 0, (recorded,)), *changes), meta)
+
+
+def _key(operation: Operation, call: Call) -> str | None:
+    if operation.key == "none" or (operation.key == "accepted" and call.idempotency_key is None):
+        return None
+    key = ids.idempotency_key(call.idempotency_key)
+    if call.session is None:
+        return None
+    return ids.derive(operation.name, call.session.tenant_id, call.session.identity_id, key)
+
+
+def _replayed(operation: Operation, ports: Ports, key: str, body: str) -> Answer | None:
+    """The first answer again: same status, body as of the version that it showed."""
+    kept = ports.store.replay(key)
+    if kept is None:
+        return None
+    if kept.body != body:
+        raise errors.KeyReused("this Idempotency-Key was used with another body; take a new key")
+    loaded = ports.store.load(kept.stream, kept.version)
+    assert operation.view is not None
+    return Answer(
+        body=operation.view(kept.stream, loaded.state, loaded.version),
+        status=kept.status,
+        position=loaded.position,
+        version=loaded.version,
+        replayed=True,
+    )

@@ -1,0 +1,80 @@
+"""The port to access decisions: who is calling, and may they do this to that (iam.md §6, architecture.md §6).
+
+Two adapters stand behind it, the embedded access file and Better IAM; no one else in the house knows which.
+"""
+
+from collections.abc import Sequence
+from typing import Literal, Protocol
+
+from msgspec import Struct
+
+IdentityKind = Literal["user", "service", "agent"]
+SessionKind = Literal["user", "api-key", "role", "session-token", "delegated"]
+TenantStatus = Literal["active", "suspended", "deleted", "pending"]
+Attribute = str | int | float | bool | list[str]
+
+
+class Session(Struct, frozen=True):
+    """Who is calling, for the length of one request or stream. It never carries the credential.
+
+    Of a delegated session the identity is the person; `agent_id` is who acts for them (iam.md §14).
+    """
+
+    tenant_id: str
+    identity_id: str
+    identity_kind: IdentityKind
+    session_id: str
+    session_kind: SessionKind
+    mfa: bool = False
+    agent_id: str | None = None
+    delegation_id: str | None = None
+    root_tenant: bool = False
+
+
+class Resource(Struct, frozen=True):
+    """What is decided on, with its attributes as of now; unknown attributes are absent, never null.
+
+    `tenant_id` is the tenant in which it resolves for this decision: of an offered pool, the one that it is
+    offered to (iam.md §8). The parent stands apart: relations on it become `resource.parentRelations`.
+    """
+
+    type: str
+    id: str
+    tenant_id: str
+    attributes: dict[str, Attribute]
+    parent_type: str | None = None
+    parent_id: str | None = None
+
+
+class Decision(Struct, frozen=True):
+    """An answer, why, and the SHA-256 hex of the access file that it was given under (domain.md §9)."""
+
+    allowed: bool
+    reason: str
+    policy_digest: str
+
+
+class Tenant(Struct, frozen=True):
+    """One node of the tenant tree; only the root, the platform itself, has no parent."""
+
+    id: str
+    parent: str | None
+    status: TenantStatus
+    type: str
+
+
+class Authorizer(Protocol):
+    """Decides on behalf of the platform; an error of its own is never an allow."""
+
+    @property
+    def needs_committed_draft(self) -> bool:
+        """Whether what is decided on must be stored first, for the decider reads it back (domain.md §5)."""
+
+    def identify(self, token: str) -> Session | None:
+        """Whose credential this is; None for one that is unknown or no longer good."""
+
+    def authorize(self, session: Session, action: str, resource: Resource) -> Decision:
+        """Decides once; called exactly once per mutation, at its commit point (iam.md §6, "Single use")."""
+
+    def tenants(self) -> Sequence[Tenant]:
+        """The tenant tree as it is now, the root first."""

@@ -1,0 +1,112 @@
+"""The resource types that access policies speak of, in one table (domain.md §10).
+
+It is what the embedded directory checks policies and relationships against, and what a Better IAM host loads.
+"""
+
+from collections.abc import Mapping
+from typing import Literal
+
+from msgspec import Struct
+
+PREFIX = "compute-"
+"""Stands before every type, so that they share Better IAM's name space with others."""
+
+FLEET_ID = "global"
+"""The one id of the platform fleet."""
+
+AttributeType = Literal["string", "number", "boolean"]
+
+
+class Type(Struct, frozen=True):
+    """One resource type; `scope` marks those that stand for a place to act in, not for a thing."""
+
+    name: str
+    description: str
+    parent: str | None = None
+    relations: tuple[str, ...] = ()
+    attributes: Mapping[str, AttributeType] = {}
+    scope: bool = False
+
+
+_REGION: Mapping[str, AttributeType] = {"region": "string"}
+_GPU: Mapping[str, AttributeType] = {"gpuModel": "string", "gpuCount": "number"}
+
+POOL = f"{PREFIX}pool"
+
+TYPES: tuple[Type, ...] = (
+    Type(f"{PREFIX}fleet", "the platform's fleet as a whole", scope=True),
+    Type(f"{PREFIX}tenant", "what a tenant does in its own scope", scope=True),
+    Type(f"{PREFIX}project", "a grouping inside a tenant", relations=("member", "admin"), scope=True),
+    Type(
+        f"{PREFIX}site",
+        "a boot and failure domain",
+        attributes={**_REGION, "iamRegion": "string", "kind": "string"},
+    ),
+    Type(
+        POOL,
+        "machines of one kind in one site, scheduled together",
+        relations=("viewer", "user", "operator", "admin"),
+        attributes={
+            **_REGION,
+            "class": "string",
+            "gpuModel": "string",
+            "gpuMemoryGb": "number",
+            "sharing": "string",
+        },
+    ),
+    Type(
+        f"{PREFIX}node",
+        "a machine",
+        parent=POOL,
+        relations=("operator",),
+        attributes={**_REGION, **_GPU, "lifecycle": "string", "trust": "string", "dedicatedTo": "string"},
+    ),
+    Type(
+        f"{PREFIX}reservation",
+        "a claim on devices for a time, decided as a draft",
+        parent=POOL,
+        attributes={
+            **_REGION,
+            **_GPU,
+            "durationHours": "number",
+            "binding": "string",
+            "projectId": "string",
+            "spot": "boolean",
+        },
+    ),
+    Type(
+        f"{PREFIX}instance",
+        "a virtual machine, microVM or container",
+        parent=POOL,
+        attributes={
+            "vcpu": "number",
+            "memoryGiB": "number",
+            "gpus": "number",
+            "imageId": "string",
+            "imageVerified": "boolean",
+            "projectId": "string",
+        },
+    ),
+    Type(
+        f"{PREFIX}image",
+        "an operating system or ramdisk image",
+        attributes={"visibility": "string", "verified": "boolean"},
+    ),
+    Type(f"{PREFIX}profile", "a provisioning template"),
+    Type(f"{PREFIX}provider-account", "an account with a capacity provider"),
+)
+
+BY_NAME: Mapping[str, Type] = {entry.name: entry for entry in TYPES}
+
+
+def resolves(type_name: str, identifier: str, tenant_id: str, *, root_tenant: bool) -> bool:
+    """Whether a thing of this type and id can exist in the tenant at all (domain.md §10).
+
+    The fleet exists for the platform alone and a tenant's scope only inside it, whatever policies say; other
+    types are resolved by whoever holds their rows.
+    """
+    if type_name == f"{PREFIX}fleet":
+        return root_tenant and identifier == FLEET_ID
+    if type_name == f"{PREFIX}tenant":
+        return identifier == tenant_id
+    return type_name in BY_NAME

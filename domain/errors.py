@@ -1,0 +1,150 @@
+"""Every refusal Better Compute can give, each with a stable code (api.md §2).
+
+Refusal
+├── Invalid              INVALID                 a field of the wrong type, name or value
+├── KeyReused            IDEMPOTENCY_KEY_REUSED  the same key came with another body
+├── Malformed            MALFORMED               not JSON, or a query parameter nobody knows
+├── Unauthenticated      UNAUTHENTICATED
+├── AccessDenied         ACCESS_DENIED           it resolves, the action is refused
+├── NotFound             NOT_FOUND               missing, foreign, not offered: the same answer
+├── Conflict             CONFLICT                the state of things does not allow it
+│   ├── IllegalTransition  ILLEGAL_TRANSITION
+│   ├── DoubleBooked       DOUBLE_BOOKED
+│   ├── QuotaExceeded      QUOTA_EXCEEDED
+│   └── Fenced             FENCED                a newer epoch owns this
+├── StaleVersion         STALE_VERSION           If-Match names another version
+├── TooManyRequests      RATE_LIMITED
+└── Unavailable          UNAVAILABLE             try again later
+    └── ProjectionBehind PROJECTION_BEHIND       the read model has not reached waitFor yet
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import ClassVar
+
+from msgspec import Struct
+
+Extra = Mapping[str, str | int | tuple[str, ...]]
+
+
+class FieldError(Struct, frozen=True):
+    """Names one field of the request (`devices[0].count`) and what would be right there."""
+
+    field: str
+    message: str
+
+
+class Refusal(Exception):
+    """An answer that says no, with what to do about it; `extra` joins the problem document."""
+
+    code: ClassVar[str] = "REFUSED"
+
+    def __init__(self, detail: str, *, errors: Iterable[FieldError] = (), extra: Extra | None = None) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.errors = tuple(errors)
+        self.extra: dict[str, str | int | tuple[str, ...]] = dict(extra or {})
+
+
+class Invalid(Refusal):
+    """A field that cannot be; `field` is its path in the request."""
+
+    code = "INVALID"
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(f"{field}: {message}", errors=(FieldError(field, message),))
+        self.field = field
+        self.message = message
+
+
+class KeyReused(Refusal):
+    code = "IDEMPOTENCY_KEY_REUSED"
+
+
+class Malformed(Refusal):
+    code = "MALFORMED"
+
+
+class Unauthenticated(Refusal):
+    code = "UNAUTHENTICATED"
+
+
+class AccessDenied(Refusal):
+    code = "ACCESS_DENIED"
+
+
+class NotFound(Refusal):
+    """Missing, foreign and not offered are one answer, so that nobody learns what exists (api.md §2)."""
+
+    code = "NOT_FOUND"
+
+    def __init__(self, what: str, identifier: str, field: str = "id") -> None:
+        detail = f"no {what} {identifier!r} is visible to you"
+        super().__init__(detail, errors=(FieldError(field, detail),))
+
+
+class Conflict(Refusal):
+    code = "CONFLICT"
+
+
+class IllegalTransition(Conflict):
+    """A verb that the present state does not take; names the states or verbs that are legal next."""
+
+    code = "ILLEGAL_TRANSITION"
+
+    def __init__(self, state: str, verb: str, allowed: Iterable[str]) -> None:
+        legal = tuple(allowed)
+        follow = f"legal now: {', '.join(legal)}" if legal else "nothing is legal any more: the state is final"
+        super().__init__(f"{verb} is not possible in {state}; {follow}", extra={"state": state, "allowed": legal})
+
+
+class DoubleBooked(Conflict):
+    code = "DOUBLE_BOOKED"
+
+
+class QuotaExceeded(Conflict):
+    """Names resource, limit and the peak that the claim would have made (domain.md §5)."""
+
+    code = "QUOTA_EXCEEDED"
+
+    def __init__(self, scope: str, resource: str, limit: int, peak: int) -> None:
+        super().__init__(
+            f"the {scope}'s quota of {resource} is {limit}; with this claim its use would peak at {peak}",
+            extra={"scope": scope, "resource": resource, "limit": limit, "peak": peak},
+        )
+
+
+class Fenced(Conflict):
+    code = "FENCED"
+
+
+class StaleVersion(Refusal):
+    code = "STALE_VERSION"
+
+
+class TooManyRequests(Refusal):
+    """`retry_after` is in whole seconds."""
+
+    code = "RATE_LIMITED"
+
+    def __init__(self, detail: str, retry_after: int) -> None:
+        super().__init__(detail, extra={"retryAfterSeconds": retry_after})
+        self.retry_after = retry_after
+
+
+class Unavailable(Refusal):
+    code = "UNAVAILABLE"
+
+
+class ProjectionBehind(Unavailable):
+    code = "PROJECTION_BEHIND"
+
+
+def again(code: str, detail: str, extra: Extra) -> Refusal:
+    """The refusal of this code as it was first given, for whoever asks the same again."""
+    kinds = [Refusal]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+    of = next(kind for kind in kinds if kind.code == code)
+    refusal = of.__new__(of)
+    Refusal.__init__(refusal, detail, extra=extra)
+    return refusal

@@ -1,0 +1,84 @@
+"""A node as its owner sees it (domain.md §3)."""
+
+from msgspec import Struct
+
+from domain import node
+from domain.join_token import Role, Trust
+
+
+class Reason(Struct, frozen=True, rename="camel"):
+    """Why nothing is placed on the node, and since when (epoch ms)."""
+
+    reason: str
+    since: int
+
+
+class View(Struct, frozen=True, kw_only=True, rename="camel"):
+    """The axes, each answering one question; `maintenance` and `cordoned` give their reason, null when not so."""
+
+    id: str
+    name: str
+    site_id: str
+    pool_id: str | None
+    owner_tenant_id: str
+    region: str
+    role: Role
+    trust: Trust
+    provision_state: node.Provision
+    maintenance: str | None
+    cordoned: str | None
+    power: node.Power
+    connectivity: node.Connectivity
+    connectivity_since: int
+    conditions: tuple[node.Condition, ...]
+    schedulable: bool
+    unschedulable_reasons: tuple[Reason, ...]
+    labels: dict[str, str]
+    address: str | None
+    gpu_model: str | None
+    gpu_count: int
+    inventory_hash: str | None
+    inventory_at: int
+    fingerprint: str | None
+    fingerprint_trusted: bool
+    generation: int
+    observed_generation: int
+    layout: int
+    created_at: int
+    version: int
+
+
+def view(id: str, state: node.State, version: int) -> View:
+    reasons = tuple(Reason(reason, since) for reason, since in sorted(state.reasons.items()))
+    return View(
+        id=id,
+        name=state.name,
+        site_id=state.site_id,
+        pool_id=state.pool_id,
+        owner_tenant_id=state.owner_tenant_id,
+        region=state.region,
+        role=state.role,
+        trust=state.trust,
+        provision_state=state.provision_state,
+        maintenance=state.maintenance,
+        cordoned=state.cordoned,
+        power=state.power,
+        connectivity=state.connectivity,
+        connectivity_since=state.connectivity_since,
+        conditions=state.conditions,
+        schedulable=not reasons,
+        unschedulable_reasons=reasons,
+        labels=state.labels,
+        address=state.address,
+        gpu_model=state.gpu_model,
+        gpu_count=state.gpu_count,
+        inventory_hash=state.inventory_hash,
+        inventory_at=state.inventory_at,
+        fingerprint=state.fingerprint,
+        fingerprint_trusted=state.fingerprint_trusted,
+        generation=state.generation,
+        observed_generation=state.observed_generation,
+        layout=state.layout,
+        created_at=state.created_at,
+        version=version,
+    )

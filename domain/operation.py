@@ -1,0 +1,117 @@
+"""One declaration per operation: routes, OpenAPI, CLI, IAM actions and the reference page come from it (api.md §1)."""
+
+import re
+from collections.abc import Callable
+from typing import Annotated, Any, Final, Generic, Literal, TypeVar
+
+from msgspec import Meta, Struct
+
+from domain import errors
+from domain.access import Session
+
+T = TypeVar("T")
+Verb = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+Key = Literal["none", "accepted", "required"]
+
+ALWAYS: Final = (
+    errors.Malformed,
+    errors.Invalid,
+    errors.Unauthenticated,
+    errors.TooManyRequests,
+    errors.Unavailable,
+)
+"""Refusals that every operation can give, so that no declaration repeats them."""
+
+_PLACEHOLDER = re.compile(r"\{(\w+)\}")
+
+
+class Request(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True):
+    """What a caller sends. Fields named in the path come from it, the others from the body (GET: the query)."""
+
+
+class Listing(Request, frozen=True, kw_only=True):
+    """What every list takes; `wait_for` is a global position that the read model must have reached."""
+
+    limit: Annotated[int, Meta(ge=1, le=1000, description="rows a page")] = 100
+    cursor: Annotated[str, Meta(max_length=1024, description="nextCursor of the page before")] | None = None
+    scope: Annotated[Literal["tenant", "fleet"], Meta(description="fleet: every tenant's, for the platform")] = "tenant"
+    wait_for: Annotated[int, Meta(ge=0, description="wait until this position is visible")] | None = None
+
+
+class Call(Struct, frozen=True, kw_only=True):
+    """The circumstances of one request. `bearer` is the join token where that is the credential, else absent."""
+
+    session: Session | None
+    request_id: str
+    idempotency_key: str | None = None
+    if_match: int | None = None
+    bearer: str | None = None
+
+
+class Answer(Struct, frozen=True, kw_only=True):
+    """`position` is the log position of the command's last event (a list: what it shows), `version` the stream's."""
+
+    body: Any
+    status: int = 200
+    position: int | None = None
+    version: int | None = None
+    replayed: bool = False
+
+
+class Page(Struct, Generic[T], frozen=True, rename="camel", omit_defaults=True):
+    """One page of a list; `next_cursor` is absent on the last."""
+
+    items: tuple[T, ...]
+    next_cursor: str | None = None
+
+
+class Operation(Struct, frozen=True, kw_only=True):
+    """A method of the API.
+
+    `on` names the IAM resources it is decided on, as `compute-node/{id}`, `compute-tenant/{acting}` or
+    `compute-fleet/global`; placeholders are the request's fields, `{acting}` the caller's tenant. A create that is
+    decided on its own draft names it as `compute-reservation/draft` and authorizes inside its handler.
+    `handle` takes the request and the unit of work (commands) or the reader (queries); `columns` are the fields
+    that a table for people shows. `view` renders a command's stream (id, state, version) as the response.
+    """
+
+    name: str
+    verb: Verb
+    path: str
+    request: type[Request]
+    response: Any
+    on: tuple[str, ...]
+    handle: Callable[..., Any]
+    view: Callable[[str, Any, int], Any] | None = None
+    summary: str
+    status: int = 200
+    refusals: tuple[type[errors.Refusal], ...] = ()
+    key: Key = "none"
+    columns: tuple[str, ...] = ()
+    credential: Literal["session", "join-token"] = "session"
+
+    @property
+    def is_query(self) -> bool:
+        return self.verb == "GET"
+
+    @property
+    def action(self) -> str:
+        """The IAM action: `compute:nodes:cordon` for `nodes.cordon` (api.md §1)."""
+        return "compute:" + self.name.replace(".", ":")
+
+    @property
+    def path_fields(self) -> tuple[str, ...]:
+        return tuple(_PLACEHOLDER.findall(self.path))
+
+
+def table(*groups: tuple[Operation, ...]) -> dict[str, Operation]:
+    """Join the modules' declarations; a name or a route that is taken twice stops the program at start."""
+    known: dict[str, Operation] = {}
+    routes: set[tuple[str, str]] = set()
+    for declared in (operation for group in groups for operation in group):
+        route = (declared.verb, _PLACEHOLDER.sub("{}", declared.path))
+        if declared.name in known or route in routes:
+            raise ValueError(f"operation {declared.name} ({declared.verb} {declared.path}) is declared twice")
+        known[declared.name] = declared
+        routes.add(route)
+    return known

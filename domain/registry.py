@@ -1,0 +1,96 @@
+"""Stored name to type, stream to aggregate: what the log can hold, and how each kind of stream folds."""
+
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import Any, Final, get_args
+
+from msgspec import Struct
+
+from domain import (
+    admission,
+    join_token,
+    node,
+    offering,
+    pool,
+    reservation,
+    site,
+    tenant,
+)
+from domain.event import Event, Recorded, tag
+
+
+class Kind(Struct, frozen=True):
+    """An aggregate: the word for it in messages, its empty state, its fold, and whose it is."""
+
+    noun: str
+    initial: Any
+    evolve: Callable[[Any, Any], Any]
+    events: tuple[type[Event], ...]
+    tenants: Callable[[Any], Iterable[str | None]]
+
+
+def _owner(state: Any) -> tuple[str]:
+    return (state.owner_tenant_id,)
+
+
+def _tenant(state: Any) -> tuple[str]:
+    return (state.tenant_id,)
+
+
+def _caller(state: admission.State) -> tuple[str]:
+    assert state.recorded is not None
+    return (state.recorded.caller.tenant_id,)
+
+
+def _claimant(state: reservation.State) -> tuple[str]:
+    assert state.draft is not None
+    return (state.draft.tenant_id,)
+
+
+def _nobody(state: tenant.State) -> tuple[str, ...]:
+    """The tenant tree and access files are the platform's to read, with scope=fleet."""
+    return ()
+
+
+KINDS: Final[dict[str, Kind]] = {
+    "adm": Kind("admission", admission.State(), admission.evolve, get_args(admission.Events), _caller),
+    "jt": Kind("join token", join_token.State(), join_token.evolve, get_args(join_token.Events), _tenant),
+    "node": Kind("node", node.State(), node.evolve, get_args(node.Events), _owner),
+    "poff": Kind("offering", offering.State(), offering.evolve, get_args(offering.Events), _tenant),
+    "pool": Kind("pool", pool.State(), pool.evolve, get_args(pool.Events), _owner),
+    "rsv": Kind("reservation", reservation.State(), reservation.evolve, get_args(reservation.Events), _claimant),
+    "site": Kind("site", site.State(), site.evolve, get_args(site.Events), _owner),
+    "tenant": Kind("tenant", tenant.State(), tenant.evolve, get_args(tenant.Events), _nobody),
+}
+
+
+def _types() -> dict[str, type[Event]]:
+    known: dict[str, type[Event]] = {}
+    for declared in (event for kind in KINDS.values() for event in kind.events):
+        if known.setdefault(tag(declared), declared) is not declared:
+            raise ValueError(f"the stored name {tag(declared)} is used twice")
+    return known
+
+
+TYPES: Final = _types()
+
+
+@lru_cache(maxsize=65_536)
+def kind(stream: str) -> Kind:
+    """The aggregate that a stream belongs to, by its prefix: `node_…`, `tenant:…`, `access`."""
+    if stream == tenant.ACCESS_STREAM:
+        return KINDS["tenant"]
+    return KINDS[stream.split(":" if ":" in stream else "_", 1)[0]]
+
+
+def fold(stream: str, events: Iterable[Event], state: Any = None) -> Any:
+    """The state after `events`, from the kind's empty state or from `state`."""
+    of = kind(stream)
+    state = of.initial if state is None else state
+    for event in events:
+        state = of.evolve(state, event)
+    return state
+
+
+def fold_recorded(stream: str, recorded: Iterable[Recorded]) -> Any:
+    return fold(stream, (one.event for one in recorded))

@@ -1,0 +1,165 @@
+"""Bookings: the table in which the database itself refuses to book an atom twice (domain.md §5)."""
+
+from collections.abc import Iterator
+
+from domain import node, reservation
+from domain.event import Recorded
+from projections.projection import Inline, Phase, Statement
+
+TABLES = """
+CREATE TABLE device_bookings (
+    device_id text NOT NULL,
+    allocation_id text NOT NULL,
+    reservation_id text NOT NULL,
+    node_id text NOT NULL,
+    pool_id text NOT NULL,
+    tenant_id text NOT NULL,
+    bound boolean NOT NULL,
+    freed boolean NOT NULL DEFAULT false,
+    during int8range NOT NULL CHECK (NOT isempty(during)),
+    PRIMARY KEY (device_id, allocation_id),
+    CONSTRAINT device_bookings_never_overlap
+        EXCLUDE USING gist (device_id WITH =, during WITH &&) DEFERRABLE INITIALLY IMMEDIATE
+);
+CREATE INDEX device_bookings_reservation ON device_bookings (reservation_id);
+CREATE INDEX device_bookings_allocation ON device_bookings (allocation_id);
+CREATE INDEX device_bookings_node ON device_bookings (node_id);
+CREATE INDEX device_bookings_pool ON device_bookings (pool_id, tenant_id);
+CREATE TABLE node_scalars (
+    node_id text NOT NULL,
+    resource text NOT NULL,
+    amount bigint NOT NULL,
+    PRIMARY KEY (node_id, resource)
+);
+CREATE TABLE scalar_bookings (
+    allocation_id text NOT NULL,
+    resource text NOT NULL,
+    reservation_id text NOT NULL,
+    node_id text NOT NULL,
+    amount bigint NOT NULL,
+    during int8range NOT NULL CHECK (NOT isempty(during)),
+    PRIMARY KEY (allocation_id, resource)
+);
+CREATE INDEX scalar_bookings_node ON scalar_bookings (node_id, resource);
+CREATE INDEX scalar_bookings_reservation ON scalar_bookings (reservation_id);
+"""
+
+
+def _place(stream: str, event: reservation.Placed) -> Iterator[Statement]:
+    rows = [(atom, a.id, a.node_id) for a in event.allocations for atom in a.atoms]
+    atoms, allocations, nodes = (list(column) for column in zip(*rows, strict=True)) if rows else ([], [], [])
+    sql = """
+    INSERT INTO device_bookings
+        (device_id, allocation_id, reservation_id, node_id, pool_id, tenant_id, bound, during)
+    SELECT atom, allocation_id, %s, node_id, %s, %s, false, int8range(%s, %s)
+    FROM unnest(%s::text[], %s::text[], %s::text[]) AS wanted (atom, allocation_id, node_id)
+    ORDER BY atom
+    """
+    during = (event.starts_at, event.ends_at)
+    params = (stream, event.pool_id, event.tenant_id, *during, atoms, allocations, nodes)
+    yield Statement(Phase.TAKE, stream, sql, params)
+    scalars = [(a.id, r, a.node_id, n) for a in event.allocations for r, n in a.scalars.items() if n]
+    if scalars:
+        yield from _take_scalars(stream, during, scalars)
+
+
+def _take_scalars(
+    stream: str, during: tuple[int, int], scalars: list[tuple[str, str, str, int]]
+) -> Iterator[Statement]:
+    allocations, resources, nodes, amounts = (list(column) for column in zip(*scalars, strict=True))
+    sql = """
+    INSERT INTO scalar_bookings (allocation_id, resource, reservation_id, node_id, amount, during)
+    SELECT allocation_id, resource, %s, node_id, amount, int8range(%s, %s)
+    FROM unnest(%s::text[], %s::text[], %s::text[], %s::bigint[])
+        AS wanted (allocation_id, resource, node_id, amount)
+    """
+    yield Statement(Phase.TAKE, stream, sql, (stream, *during, allocations, resources, nodes, amounts))
+    guard = """
+    SELECT refuse('DOUBLE_BOOKED', jsonb_build_object('nodeId', peak.node_id, 'resource', peak.resource))
+    FROM (
+        SELECT node_id, resource, sum(delta) OVER (
+            PARTITION BY node_id, resource ORDER BY instant, delta ROWS UNBOUNDED PRECEDING
+        ) AS used
+        FROM (
+            SELECT node_id, resource, lower(during) AS instant, amount AS delta FROM scalar_bookings
+            WHERE node_id = ANY(%s) AND during && int8range(%s, %s)
+            UNION ALL
+            SELECT node_id, resource, upper(during), -amount FROM scalar_bookings
+            WHERE node_id = ANY(%s) AND during && int8range(%s, %s) AND NOT upper_inf(during)
+        ) AS steps
+    ) AS peak
+    LEFT JOIN node_scalars AS capacity USING (node_id, resource)
+    WHERE peak.used > coalesce(capacity.amount, 0)
+    LIMIT 1
+    """
+    yield Statement(Phase.TAKE_CHECK, stream, guard, (nodes, *during, nodes, *during), True)
+
+
+def _hold_until_torn_down(stream: str) -> Iterator[Statement]:
+    """An atom is free only when proved free: its booking runs to the device's next one, else for ever."""
+    sql = """
+    UPDATE device_bookings AS held
+    SET during = int8range(lower(held.during), (
+        SELECT min(lower(following.during)) FROM device_bookings AS following
+        WHERE following.device_id = held.device_id AND lower(following.during) >= upper(held.during)
+    ))
+    WHERE held.reservation_id = %s AND NOT upper_inf(held.during)
+    """
+    yield Statement(Phase.FREE, stream, sql, (stream,))
+    scalars = "UPDATE scalar_bookings SET during = int8range(lower(during), NULL) WHERE reservation_id = %s"
+    yield Statement(Phase.FREE, stream, scalars, (stream,))
+
+
+def _tear_down(allocation_id: str, at: int) -> Iterator[Statement]:
+    devices = """
+    UPDATE device_bookings
+    SET freed = true, during = int8range(lower(during), greatest(lower(during) + 1, least(upper(during), %s)))
+    WHERE allocation_id = %s
+    """
+    yield Statement(Phase.FREE, allocation_id, devices, (at, allocation_id))
+    scalars = """
+    UPDATE scalar_bookings
+    SET during = int8range(lower(during), greatest(lower(during) + 1, least(upper(during), %s)))
+    WHERE allocation_id = %s
+    """
+    yield Statement(Phase.FREE, allocation_id, scalars, (at, allocation_id))
+
+
+def _never_began(stream: str) -> Iterator[Statement]:
+    for table in ("device_bookings", "scalar_bookings"):
+        sql = f"DELETE FROM {table} WHERE reservation_id = %s"
+        yield Statement(Phase.FREE, stream, sql, (stream,))
+
+
+def _scalars_of(stream: str, event: node.DevicesChanged) -> Iterator[Statement]:
+    sql = "DELETE FROM node_scalars WHERE node_id = %s"
+    yield Statement(Phase.CATALOG, stream, sql, (stream,))
+    filling = """
+    INSERT INTO node_scalars (node_id, resource, amount)
+    SELECT %s, resource, amount FROM unnest(%s::text[], %s::bigint[]) AS given (resource, amount)
+    """
+    given = (stream, list(event.scalars), list(event.scalars.values()))
+    yield Statement(Phase.CATALOG, stream, filling, given)
+
+
+def fold(recorded: Recorded) -> Iterator[Statement]:
+    stream = recorded.stream
+    match recorded.event:
+        case node.DevicesChanged() as event:
+            yield from _scalars_of(stream, event)
+        case reservation.Placed() as event:
+            yield from _place(stream, event)
+        case reservation.BindingStarted():
+            sql = "UPDATE device_bookings SET bound = true WHERE reservation_id = %s"
+            yield Statement(Phase.FREE, stream, sql, (stream,))
+        case reservation.ReleaseStarted() | reservation.Failed(began=True):
+            yield from _hold_until_torn_down(stream)
+        case reservation.TornDown(allocation_id=allocation_id, at=at):
+            yield from _tear_down(allocation_id, at)
+        case reservation.Failed() | reservation.Cancelled() | reservation.Expired():
+            yield from _never_began(stream)
+        case _:
+            pass
+
+
+PROJECTION = Inline("bookings", TABLES, fold)

@@ -1,0 +1,181 @@
+"""Gates: one row per pool and node that every append which books, frees or forbids there locks first.
+
+A booking and a retirement, drain, move or re-partition cannot cross, and rivals for one device queue instead of
+deadlocking (architecture.md §2).
+"""
+
+from collections.abc import Iterator
+
+from domain import node, pool, reservation
+from domain.event import Recorded
+from projections.projection import Inline, Phase, Statement
+
+TABLES = """
+CREATE TABLE pool_gates (
+    pool_id text PRIMARY KEY,
+    accepts boolean NOT NULL
+);
+CREATE TABLE node_gates (
+    node_id text PRIMARY KEY,
+    pool_id text,
+    accepts boolean NOT NULL,
+    layout bigint NOT NULL
+);
+CREATE INDEX node_gates_pool ON node_gates (pool_id);
+"""
+
+_SHARE, _EXCLUSIVE = 1, 2
+
+
+def pool_gate(pool_id: str, *, exclusive: bool = False) -> Statement:
+    if exclusive:
+        sql = "SELECT 1 FROM pool_gates WHERE pool_id = %s FOR NO KEY UPDATE"
+        return Statement(Phase.POOL_GATE, pool_id, sql, (pool_id,), True, _EXCLUSIVE)
+    sql = "SELECT 1 FROM pool_gates WHERE pool_id = %s FOR SHARE"
+    return Statement(Phase.POOL_GATE, pool_id, sql, (pool_id,), True, _SHARE)
+
+
+def node_gate(node_id: str) -> Statement:
+    sql = "SELECT 1 FROM node_gates WHERE node_id = %s FOR NO KEY UPDATE"
+    return Statement(Phase.NODE_GATE, node_id, sql, (node_id,), True, _EXCLUSIVE)
+
+
+def gates_of(reservation_id: str) -> Statement:
+    """The gates of all nodes where the reservation has bookings, in id order."""
+    sql = """
+    SELECT 1 FROM node_gates
+    WHERE node_id IN (SELECT node_id FROM device_bookings WHERE reservation_id = %s)
+    ORDER BY node_id FOR NO KEY UPDATE
+    """
+    return Statement(Phase.NODE_GATE, reservation_id, sql, (reservation_id,), True, _EXCLUSIVE)
+
+
+def _pool_accepts(pool_id: str) -> Statement:
+    sql = """
+    SELECT refuse('POOL_CLOSED', jsonb_build_object('poolId', %s::text))
+    WHERE NOT EXISTS (SELECT 1 FROM pool_gates WHERE pool_id = %s AND accepts)
+    """
+    return Statement(Phase.GATE_CHECK, pool_id, sql, (pool_id, pool_id), True)
+
+
+def _node_is_free(node_id: str, act: str) -> Statement:
+    sql = """
+    SELECT refuse('NODE_BOOKED', jsonb_build_object('act', %s::text, 'reservations', jsonb_agg(id)))
+    FROM (
+        SELECT DISTINCT reservation_id AS id FROM device_bookings
+        WHERE node_id = %s AND (upper_inf(during) OR upper(during) > database_ms())
+        ORDER BY 1 LIMIT 20
+    ) AS booked
+    HAVING count(*) > 0
+    """
+    return Statement(Phase.GATE_CHECK, node_id, sql, (act, node_id), True)
+
+
+def _nodes_accept(placed: reservation.Placed) -> Statement:
+    sql = """
+    SELECT refuse('NODE_CLOSED', jsonb_build_object('nodeId', wanted.node_id))
+    FROM unnest(%s::text[], %s::bigint[]) AS wanted (node_id, layout)
+    LEFT JOIN node_gates AS gate ON gate.node_id = wanted.node_id
+    WHERE NOT coalesce(gate.accepts AND gate.pool_id = %s AND gate.layout = wanted.layout, false)
+    LIMIT 1
+    """
+    nodes = [a.node_id for a in placed.allocations]
+    layouts = [a.layout for a in placed.allocations]
+    return Statement(Phase.GATE_CHECK, placed.pool_id, sql, (nodes, layouts, placed.pool_id), True)
+
+
+def _retire_pool(pool_id: str) -> Iterator[Statement]:
+    yield pool_gate(pool_id, exclusive=True)
+    guard = """
+    SELECT refuse('POOL_IN_USE', jsonb_build_object('nodes', jsonb_agg(node_id)))
+    FROM (SELECT node_id FROM node_gates WHERE pool_id = %s ORDER BY 1 LIMIT 20) AS kept
+    HAVING count(*) > 0
+    """
+    yield Statement(Phase.GATE_CHECK, pool_id, guard, (pool_id,), True)
+    waiting = """
+    SELECT refuse('POOL_IN_USE', jsonb_build_object('reservations', jsonb_agg(reservation_id)))
+    FROM (SELECT reservation_id FROM pool_queue WHERE pool_id = %s ORDER BY 1 LIMIT 20) AS queued
+    HAVING count(*) > 0
+    """
+    yield Statement(Phase.GATE_CHECK, pool_id, waiting, (pool_id,), True)
+    closing = "UPDATE pool_gates SET accepts = false WHERE pool_id = %s"
+    yield Statement(Phase.CATALOG, pool_id, closing, (pool_id,))
+
+
+def _of_pool(stream: str, event: pool.Events) -> Iterator[Statement]:
+    match event:
+        case pool.Created():
+            sql = "INSERT INTO pool_gates (pool_id, accepts) VALUES (%s, true)"
+            yield Statement(Phase.CATALOG, stream, sql, (stream,))
+        case pool.Retired():
+            yield from _retire_pool(stream)
+        case _:
+            pass
+
+
+def _of_node(stream: str, event: node.Events) -> Iterator[Statement]:
+    match event:
+        case node.Joined():
+            sql = "INSERT INTO node_gates (node_id, accepts, layout) VALUES (%s, false, 0)"
+            yield Statement(Phase.CATALOG, stream, sql, (stream,))
+        case node.Assigned():
+            if event.pool_id is not None:
+                yield pool_gate(event.pool_id)
+                yield _pool_accepts(event.pool_id)
+            yield node_gate(stream)
+            yield _node_is_free(stream, "assign")
+            sql = "UPDATE node_gates SET pool_id = %s WHERE node_id = %s"
+            yield Statement(Phase.CATALOG, stream, sql, (event.pool_id, stream))
+        case node.DevicesChanged():
+            yield node_gate(stream)
+            sql = "UPDATE node_gates SET layout = %s WHERE node_id = %s"
+            yield Statement(Phase.CATALOG, stream, sql, (event.layout, stream))
+        case node.Moved(provision="retiring"):
+            yield node_gate(stream)
+            yield _node_is_free(stream, "retire")
+        case node.Fenced():
+            yield node_gate(stream)
+        case node.SchedulabilityChanged():
+            yield node_gate(stream)
+            sql = "UPDATE node_gates SET accepts = %s WHERE node_id = %s"
+            yield Statement(Phase.CATALOG, stream, sql, (not event.reasons, stream))
+        case _:
+            pass
+
+
+def _of_reservation(stream: str, event: reservation.Events) -> Iterator[Statement]:
+    match event:
+        case reservation.Queued():
+            yield pool_gate(event.pool_id, exclusive=True)
+            yield _pool_accepts(event.pool_id)
+        case reservation.Placed():
+            yield pool_gate(event.pool_id)
+            yield _pool_accepts(event.pool_id)
+            for allocation in event.allocations:
+                yield node_gate(allocation.node_id)
+            yield _nodes_accept(event)
+        case reservation.TornDown():
+            yield node_gate(event.node_id)
+        case (
+            reservation.BindingStarted()
+            | reservation.ReleaseStarted()
+            | reservation.Failed()
+            | reservation.Cancelled()
+            | reservation.Expired()
+        ):
+            yield gates_of(stream)
+        case _:
+            pass
+
+
+def fold(recorded: Recorded) -> Iterator[Statement]:
+    stream, event = recorded.stream, recorded.event
+    if stream.startswith("pool_"):
+        yield from _of_pool(stream, event)  # type: ignore[arg-type]
+    elif stream.startswith("node_"):
+        yield from _of_node(stream, event)  # type: ignore[arg-type]
+    elif stream.startswith("rsv_"):
+        yield from _of_reservation(stream, event)  # type: ignore[arg-type]
+
+
+PROJECTION = Inline("gates", TABLES, fold)

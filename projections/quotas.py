@@ -1,0 +1,135 @@
+"""Quota: limits of offerings, and the claims that admission writes over time (domain.md §5)."""
+
+from collections.abc import Iterator, Mapping
+
+from domain import offering, reservation
+from domain.event import Recorded
+from projections.projection import Inline, Phase, Statement
+
+TABLES = """
+CREATE TABLE quota_scopes (
+    scope text PRIMARY KEY,
+    kind text NOT NULL
+);
+CREATE TABLE quota_limits (
+    scope text NOT NULL,
+    resource text NOT NULL,
+    amount bigint NOT NULL,
+    PRIMARY KEY (scope, resource)
+);
+CREATE TABLE quota_claims (
+    reservation_id text NOT NULL,
+    scope text NOT NULL,
+    resource text NOT NULL,
+    amount bigint NOT NULL,
+    during int8range NOT NULL CHECK (NOT isempty(during)),
+    PRIMARY KEY (reservation_id, scope, resource)
+);
+CREATE INDEX quota_claims_scope ON quota_claims (scope, resource);
+"""
+
+
+def _lock(scope: str) -> Statement:
+    sql = "SELECT 1 FROM quota_scopes WHERE scope = %s FOR NO KEY UPDATE"
+    return Statement(Phase.QUOTA_LOCK, scope, sql, (scope,), True, 1)
+
+
+def _peak_within_limit(stream: str, scope: str, claimed: reservation.Claimed) -> Statement:
+    """Refuses when, at any instant of the claim, all overlapping claims and this one pass the limit.
+
+    At one instant ends come before starts, so claims that touch do not add up.
+    """
+    sql = """
+    SELECT refuse('QUOTA_EXCEEDED', jsonb_build_object(
+        'kind', scopes.kind, 'resource', wanted.resource,
+        'limit', coalesce(limits.amount, 0), 'peak', wanted.amount + coalesce(peak.amount, 0)))
+    FROM unnest(%s::text[], %s::bigint[]) AS wanted (resource, amount)
+    JOIN quota_scopes AS scopes ON scopes.scope = %s
+    LEFT JOIN quota_limits AS limits ON limits.scope = scopes.scope AND limits.resource = wanted.resource
+    LEFT JOIN LATERAL (
+        SELECT max(used) AS amount FROM (
+            SELECT sum(delta) OVER (ORDER BY instant, delta ROWS UNBOUNDED PRECEDING) AS used
+            FROM (
+                SELECT greatest(lower(during), %s) AS instant, amount AS delta FROM quota_claims
+                WHERE scope = scopes.scope AND resource = wanted.resource
+                  AND during && int8range(%s, %s) AND reservation_id <> %s
+                UNION ALL
+                SELECT upper(during), -amount FROM quota_claims
+                WHERE scope = scopes.scope AND resource = wanted.resource
+                  AND during && int8range(%s, %s) AND reservation_id <> %s AND NOT upper_inf(during)
+            ) AS steps
+        ) AS running
+    ) AS peak ON true
+    WHERE wanted.amount + coalesce(peak.amount, 0) > coalesce(limits.amount, 0)
+    ORDER BY wanted.resource LIMIT 1
+    """
+    window = (claimed.from_, claimed.until, stream)
+    amounts = (list(claimed.resources), list(claimed.resources.values()))
+    params = (*amounts, scope, claimed.from_, *window, *window)
+    return Statement(Phase.QUOTA_CHECK, scope, sql, params, True)
+
+
+def _admit(stream: str, claimed: reservation.Claimed) -> Iterator[Statement]:
+    for scope in claimed.scopes:
+        yield _lock(scope)
+        yield _peak_within_limit(stream, scope, claimed)
+        sql = """
+        INSERT INTO quota_claims (reservation_id, scope, resource, amount, during)
+        SELECT %s, %s, resource, amount, int8range(%s, %s)
+        FROM unnest(%s::text[], %s::bigint[]) AS wanted (resource, amount)
+        """
+        amounts = (list(claimed.resources), list(claimed.resources.values()))
+        params = (stream, scope, claimed.from_, claimed.until, *amounts)
+        yield Statement(Phase.QUOTA, scope, sql, params)
+
+
+def _set_limits(stream: str, quota: Mapping[offering.Resource, int]) -> Iterator[Statement]:
+    yield _lock(stream)
+    clearing = "DELETE FROM quota_limits WHERE scope = %s"
+    yield Statement(Phase.QUOTA, stream, clearing, (stream,))
+    filling = """
+    INSERT INTO quota_limits (scope, resource, amount)
+    SELECT %s, resource, amount FROM unnest(%s::text[], %s::bigint[]) AS given (resource, amount)
+    """
+    yield Statement(Phase.QUOTA, stream, filling, (stream, list(quota), list(quota.values())))
+
+
+def _of_offering(stream: str, event: offering.Events) -> Iterator[Statement]:
+    match event:
+        case offering.Offered(quota=quota):
+            sql = "INSERT INTO quota_scopes (scope, kind) VALUES (%s, 'offering')"
+            yield Statement(Phase.QUOTA, stream, sql, (stream,))
+            yield from _set_limits(stream, quota)
+        case offering.Changed(quota=quota):
+            yield from _set_limits(stream, quota)
+        case _:
+            yield from _set_limits(stream, {})
+
+
+def fold(recorded: Recorded) -> Iterator[Statement]:
+    stream = recorded.stream
+    match recorded.event:
+        case offering.Offered() | offering.Changed() | offering.Withdrawn() as event:
+            yield from _of_offering(stream, event)
+        case reservation.Admitted(claimed=claimed):
+            yield from _admit(stream, claimed)
+        case reservation.Placed(claimed=claimed, queued=True):
+            sql = "UPDATE quota_claims SET during = int8range(%s, %s) WHERE reservation_id = %s"
+            yield Statement(Phase.QUOTA, stream, sql, (claimed.from_, claimed.until, stream))
+        case reservation.ReleaseStarted():
+            sql = "UPDATE quota_claims SET during = int8range(lower(during), NULL) WHERE reservation_id = %s"
+            yield Statement(Phase.QUOTA, stream, sql, (stream,))
+        case (
+            reservation.Released()
+            | reservation.Failed()
+            | reservation.Cancelled()
+            | reservation.Expired()
+            | reservation.Denied()
+        ):
+            sql = "DELETE FROM quota_claims WHERE reservation_id = %s"
+            yield Statement(Phase.QUOTA, stream, sql, (stream,))
+        case _:
+            pass
+
+
+PROJECTION = Inline("quotas", TABLES, fold)

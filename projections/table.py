@@ -1,0 +1,39 @@
+"""Every projection there is, in one table."""
+
+from typing import Final
+
+from projections import (
+    bookings,
+    catalog,
+    devices,
+    gates,
+    join_tokens,
+    keys,
+    nodes,
+    offerings,
+    pools,
+    queue,
+    quotas,
+    reservations,
+    sites,
+)
+from projections.projection import Projection
+
+INLINE: Final = (
+    gates.PROJECTION,
+    quotas.PROJECTION,
+    bookings.PROJECTION,
+    queue.PROJECTION,
+    keys.PROJECTION,
+    catalog.PROJECTION,
+)
+ASYNC: Final = (
+    sites.PROJECTION,
+    pools.PROJECTION,
+    offerings.PROJECTION,
+    join_tokens.PROJECTION,
+    nodes.PROJECTION,
+    devices.PROJECTION,
+    reservations.PROJECTION,
+)
+ALL: Final[tuple[Projection, ...]] = (*INLINE, *ASYNC)

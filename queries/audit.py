@@ -1,0 +1,124 @@
+"""Every event of one thing: what, when, who, under which decision (api.md §6)."""
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from domain import admission, errors, registry
+from domain.event import Recorded
+from domain.operation import Answer, Operation, Request
+from queries.reading import Reader
+
+
+class Stream(Request, frozen=True, kw_only=True):
+    """`scope=fleet` shows every tenant's, for the platform."""
+
+    id: str
+    scope: str = "tenant"
+
+
+class Decision(Struct, frozen=True, kw_only=True, rename="camel"):
+    """The admission that an event names: who was allowed what, under which policy."""
+
+    identity_id: str
+    tenant_id: str
+    session_kind: str
+    action: str
+    resource: str
+    reason: str
+    request_id: str
+    policy_digest: str
+
+
+class Entry(Struct, frozen=True, kw_only=True, rename="camel"):
+    """One event as the log holds it; `recordedAt` is the database's clock in epoch ms."""
+
+    position: int
+    version: int
+    type: str
+    recorded_at: int
+    event_id: str
+    actor: str
+    admission_id: str | None
+    decision: Decision | None
+    causation: str | None
+    correlation: str | None
+    data: dict[str, Any]
+
+
+class Story(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A thing's whole stream, oldest event first."""
+
+    stream: str
+    kind: str
+    items: tuple[Entry, ...]
+
+
+def stream(query: Stream, read: Reader) -> Answer:
+    try:
+        kind = registry.kind(query.id)
+    except KeyError:
+        raise errors.Invalid("id", "is not the id of anything that the log keeps") from None
+    history = read.history(query.id)
+    if not history:
+        raise errors.NotFound(kind.noun, query.id)
+    if query.scope != "fleet":
+        owners = kind.tenants(registry.fold_recorded(query.id, history))
+        if read.session.tenant_id not in owners:
+            raise errors.NotFound(kind.noun, query.id)
+    decisions = {recorded.meta.admission for recorded in history} - {None}
+    known = {id: _decision(read.load(id).state.recorded) for id in decisions if id}
+    items = tuple(_entry(recorded, known) for recorded in history)
+    last = history[-1]
+    story = Story(stream=query.id, kind=kind.noun, items=items)
+    return Answer(body=story, position=last.position, version=last.version)
+
+
+def _decision(recorded: admission.Events | None) -> Decision | None:
+    if not isinstance(recorded, admission.Admitted):
+        return None
+    last = recorded.decided[-1] if recorded.decided else None
+    return Decision(
+        identity_id=recorded.caller.identity_id,
+        tenant_id=recorded.caller.tenant_id,
+        session_kind=recorded.caller.session_kind,
+        action=last.action if last else "",
+        resource=last.resource if last else "",
+        reason=last.reason if last else "",
+        request_id=recorded.request_id,
+        policy_digest=recorded.policy_digest,
+    )
+
+
+def _entry(recorded: Recorded, known: dict[str, Decision | None]) -> Entry:
+    data = msgspec.to_builtins(recorded.event)
+    return Entry(
+        position=recorded.position,
+        version=recorded.version,
+        type=data.pop("type"),
+        recorded_at=recorded.recorded_at,
+        event_id=recorded.event_id,
+        actor=recorded.meta.actor,
+        admission_id=recorded.meta.admission,
+        decision=known.get(recorded.meta.admission or ""),
+        causation=recorded.meta.causation,
+        correlation=recorded.meta.correlation,
+        data=data,
+    )
+
+
+OPERATIONS = (
+    Operation(
+        name="audit.stream",
+        verb="GET",
+        path="/v1/audit/streams/{id}",
+        request=Stream,
+        response=Story,
+        on=("compute-tenant/{acting}",),
+        handle=stream,
+        summary="Every event of one thing: what, when, who, under which decision",
+        refusals=(errors.AccessDenied, errors.NotFound),
+        columns=("position", "version", "type", "recordedAt", "actor", "admissionId"),
+    ),
+)

@@ -1,0 +1,139 @@
+"""Nodes: list, get with its unschedulable reasons, inventory, spec, devices, history (domain.md §3)."""
+
+from typing import Any
+
+from msgspec import Struct
+
+from domain import device, errors, node, node_view
+from domain.inventory import NodeInventory
+from domain.operation import Answer, Listing, Operation, Page, Request
+from queries.reading import Reader, listed, one, tenants
+
+
+class List(Listing, frozen=True, kw_only=True):
+    pool_id: str | None = None
+    site_id: str | None = None
+    provision_state: node.Provision | None = None
+    connectivity: node.Connectivity | None = None
+    schedulable: bool | None = None
+
+
+class Get(Request, frozen=True, kw_only=True):
+    id: str
+
+
+class Snapshot(Struct, frozen=True, kw_only=True, rename="camel"):
+    """The node's latest inventory and the SHA-256 over its section hashes."""
+
+    node_id: str
+    hash: str | None
+    taken_at: int
+    inventory: NodeInventory | None
+
+
+class Spec(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What the node shall look like, and how far it got."""
+
+    node_id: str
+    generation: int
+    observed_generation: int
+    allocations: tuple[node.SpecAllocation, ...]
+
+
+class Devices(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Devices of a node under the layout of this generation; only bookable ones are atoms."""
+
+    node_id: str
+    layout: int
+    items: tuple[device.Device, ...]
+
+
+def list_(query: List, read: Reader) -> Answer:
+    sql = """
+    SELECT created_at, id, view FROM nodes
+    WHERE (%s::text IS NULL OR tenant_id = %s) AND (%s::text IS NULL OR pool_id = %s)
+      AND (%s::text IS NULL OR site_id = %s) AND (%s::text IS NULL OR provision_state = %s)
+      AND (%s::text IS NULL OR connectivity = %s) AND (%s::boolean IS NULL OR schedulable = %s)
+      AND (created_at, id) > (%s, %s) ORDER BY created_at, id LIMIT %s
+    """
+    wanted = (
+        tenants(query, read),
+        query.pool_id,
+        query.site_id,
+        query.provision_state,
+        query.connectivity,
+        query.schedulable,
+    )
+    return listed(read, query, sql, [value for value in wanted for _ in range(2)])
+
+
+def get(query: Get, read: Reader) -> Answer:
+    return one(read, query.id, node_view.view)
+
+
+def inventory(query: Get, read: Reader) -> Answer:
+    def view(id: str, state: node.State, version: int) -> Snapshot:
+        return Snapshot(node_id=id, hash=state.inventory_hash, taken_at=state.inventory_at, inventory=state.inventory)
+
+    return one(read, query.id, view)
+
+
+def spec(query: Get, read: Reader) -> Answer:
+    def view(id: str, state: node.State, version: int) -> Spec:
+        return Spec(
+            node_id=id,
+            generation=state.generation,
+            observed_generation=state.observed_generation,
+            allocations=state.allocations,
+        )
+
+    return one(read, query.id, view)
+
+
+def devices(query: Get, read: Reader) -> Answer:
+    def view(id: str, state: node.State, version: int) -> Devices:
+        return Devices(node_id=id, layout=state.layout, items=state.devices)
+
+    return one(read, query.id, view)
+
+
+def _declare(name: str, below: str, response: Any, handle: Any, summary: str) -> Operation:
+    return Operation(
+        name=name,
+        verb="GET",
+        path=f"/v1/nodes/{{id}}{below}",
+        request=Get,
+        response=response,
+        on=("compute-node/{id}",),
+        handle=handle,
+        summary=summary,
+        refusals=(errors.AccessDenied, errors.NotFound),
+    )
+
+
+OPERATIONS = (
+    Operation(
+        name="nodes.list",
+        verb="GET",
+        path="/v1/nodes",
+        request=List,
+        response=Page[node_view.View],
+        on=("compute-tenant/{acting}",),
+        handle=list_,
+        summary="List nodes",
+        refusals=(errors.AccessDenied, errors.ProjectionBehind),
+        columns=(
+            "id",
+            "name",
+            "provisionState",
+            "connectivity",
+            "schedulable",
+            "gpuModel",
+            "gpuCount",
+        ),
+    ),
+    _declare("nodes.get", "", node_view.View, get, "Show a node and why nothing is placed on it"),
+    _declare("nodes.inventory", "/inventory", Snapshot, inventory, "Show a node's latest inventory"),
+    _declare("nodes.spec", "/spec", Spec, spec, "Show a node's desired state and how far it got"),
+    _declare("nodes.devices", "/devices", Devices, devices, "Show a node's devices"),
+)

@@ -1,0 +1,116 @@
+"""Tables fit the terminal, and nothing in them steers it."""
+
+import pytest
+
+from adapters.cli import tables
+
+NODES = [
+    {"id": "node_1", "name": "a", "gpus": 8, "pool": {"name": "train"}, "createdAt": 1764436216000},
+    {"id": "node_22", "name": "rack one, upper half", "gpus": 16, "createdAt": None},
+]
+
+
+def test_a_table_shows_dotted_paths_instants_and_numbers():
+    columns = ("id", "name", "gpus", "pool.name", "createdAt")
+    assert tables.table(NODES, columns, None) == (
+        "ID       NAME                  GPUS  POOL.NAME  CREATED AT\n"
+        "node_1   a                        8  train      2025-11-29T17:10:16Z\n"
+        "node_22  rack one, upper half    16  -          -"
+    )
+
+
+def test_a_table_is_cut_to_the_terminal_but_identifiers_are_not():
+    assert tables.table(NODES, ("id", "name"), 20) == "ID       NAME\nnode_1   a\nnode_22  rack one, …"
+
+
+def test_a_table_without_named_columns_shows_the_scalar_fields():
+    assert tables.table([{"a": 1, "deep": {"b": 2}}, {"c": True}], (), None) == "A  C\n1  -\n-  yes"
+
+
+def test_an_empty_table_is_its_headings():
+    assert tables.table([], ("id", "poolId"), None) == "ID  POOL ID"
+
+
+def test_columns_may_be_named_as_in_python():
+    assert tables.table([{"poolId": "pool_1"}], ("pool_id",), None) == "POOL ID\npool_1"
+
+
+def test_wide_characters_take_two_columns():
+    assert tables.table([{"name": "日本", "x": "a"}, {"name": "ab", "x": "b"}], ("name", "x"), None) == (
+        "NAME  X\n日本  a\nab    b"
+    )
+
+
+def test_a_record_shows_nested_values_by_path():
+    body = {
+        "id": "res_1",
+        "endsAt": 0,
+        "labels": {},
+        "allocations": [{"nodeId": "node_1", "atoms": ["a", "b"], "boundAt": 1}],
+        "spot": False,
+    }
+    assert tables.record(body) == (
+        "id                      res_1\n"
+        "endsAt                  1970-01-01T00:00:00Z\n"
+        "labels                  {}\n"
+        "allocations[0].nodeId   node_1\n"
+        "allocations[0].atoms    a, b\n"
+        "allocations[0].boundAt  1970-01-01T00:00:00.001Z\n"
+        "spot                    no"
+    )
+
+
+@pytest.mark.parametrize(
+    ("sent", "shown"),
+    [
+        ("plain Zürich 日本", "plain Zürich 日本"),
+        ("\x1b]0;owned\x07", "\\x1b]0;owned\\x07"),
+        ("two\nlines\ttabbed\r", "two\\x0alines\\x09tabbed\\x0d"),
+        ("\x9b2J\x7f", "\\x9b2J\\x7f"),
+        ("abc\u202ecba\u2028", "abc\\u202ecba\\u2028"),
+        ("\ud800\U000e0001", "\\ud800\\U000e0001"),
+    ],
+)
+def test_what_a_terminal_obeys_is_escaped(sent, shown):
+    assert tables.printable(sent) == shown
+
+
+@pytest.mark.parametrize("place", ["cell", "key", "nested", "column", "problem"])
+def test_no_way_in_for_escape_sequences(place):
+    evil = "\x1b[31m"
+    document = dict.fromkeys(("code", "detail", "requestId", evil), evil)
+    shown = {
+        "cell": lambda: tables.table([{"id": evil}], ("id",), None),
+        "key": lambda: tables.record({evil: 1}),
+        "nested": lambda: tables.table([{"id": {evil: [evil]}}], ("id",), None),
+        "column": lambda: tables.table([{evil: 1}], (), None),
+        "problem": lambda: tables.problem(document | {"errors": [{"field": evil, "message": evil}]}, 409),
+    }[place]()
+    assert "\x1b" not in shown
+
+
+def test_an_instant_beyond_the_calendar_stays_a_number():
+    assert tables.instant(10**30) == str(10**30)
+
+
+def test_a_problem_names_code_fields_extras_and_request():
+    document = {
+        "type": "about:blank",
+        "title": "Conflict",
+        "status": 409,
+        "code": "ILLEGAL_TRANSITION",
+        "detail": "release is not possible in pending; legal now: cancel",
+        "errors": [{"field": "id", "message": "is pending"}],
+        "allowed": ["cancel"],
+        "requestId": "req_1",
+    }
+    assert tables.problem(document, 409) == (
+        "ILLEGAL_TRANSITION: release is not possible in pending; legal now: cancel\n"
+        "  id: is pending\n"
+        "  allowed = cancel\n"
+        "request id: req_1"
+    )
+
+
+def test_a_problem_without_a_code_is_named_by_its_status():
+    assert tables.problem({"title": "Bad Gateway"}, 502) == "HTTP_502: Bad Gateway"

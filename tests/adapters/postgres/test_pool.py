@@ -1,0 +1,151 @@
+"""Pools: every connection bounded by timeouts, every queue bounded, and recovery without anybody's help."""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import psycopg_pool
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from adapters.postgres import embedded, pool
+
+SECONDS = 30.0
+
+
+@pytest.fixture
+def server() -> Iterator[tuple[embedded.Embedded, str]]:
+    """A server of the test's own, to be killed, and its connection string."""
+    directory = Path(tempfile.mkdtemp(prefix="bc-pool-", dir="/tmp"))
+    directory.chmod(0o711)
+    running = embedded.Embedded(directory / "data", durable=False)
+    try:
+        yield running, running.start()
+    finally:
+        running.stop()
+        shutil.rmtree(directory)
+
+
+def kill(server: embedded.Embedded) -> None:
+    assert server.pid
+    os.kill(server.pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("statement_timeout", "10s"),
+        ("lock_timeout", "5s"),
+        ("idle_in_transaction_session_timeout", "10s"),
+        ("application_name", "api"),
+    ],
+)
+def test_every_connection_carries_its_bounds(database: str, setting: str, value: str) -> None:
+    with (
+        pool.pool(database, 1, application_name="api") as connections,
+        connections.connection() as connection,
+    ):
+        assert connection.autocommit
+        assert connection.execute(f"SHOW {setting}".encode()).fetchone() == (value,)
+
+
+def test_options_of_the_operator_win(database: str) -> None:
+    dsn = make_conninfo(database, options="-c statement_timeout=123")
+    with pool.pool(dsn, 1) as connections, connections.connection() as connection:
+        assert connection.execute("SHOW statement_timeout").fetchone() == ("123ms",)
+        assert connection.execute("SHOW lock_timeout").fetchone() == ("5s",)
+
+
+def test_a_caller_waits_two_seconds_at_most(database: str) -> None:
+    with pool.pool(database, 1) as connections, connections.connection():
+        began = time.monotonic()
+        with pytest.raises(psycopg_pool.PoolTimeout), connections.connection():
+            pass
+        assert 1.9 < time.monotonic() - began < 4
+
+
+def test_overload_is_told_at_once(database: str) -> None:
+    async def scenario() -> float:
+        async with pool.async_pool(database, 1) as connections:
+            async with connections.connection():
+                waiting = [asyncio.create_task(connections.getconn()) for _ in range(pool.WAITING_PER_CONNECTION)]
+                while connections.get_stats().get("requests_waiting", 0) < len(waiting):
+                    await asyncio.sleep(0)
+                began = time.monotonic()
+                with pytest.raises(psycopg_pool.TooManyRequests):
+                    await connections.getconn()
+                took = time.monotonic() - began
+            for task in asyncio.as_completed(waiting):
+                await connections.putconn(await task)
+        return took
+
+    assert asyncio.run(scenario()) < 0.5
+
+
+def test_a_transaction_rolls_back_and_the_connection_is_used_again(database: str) -> None:
+    with pool.pool(database, 1) as connections:
+        with (
+            contextlib.suppress(psycopg.errors.DivisionByZero),
+            connections.connection() as connection,
+            connection.transaction(),
+        ):
+            connection.execute("CREATE TABLE never ()")
+            connection.execute("SELECT 1/0")
+        with connections.connection() as connection:
+            assert connection.execute("SELECT to_regclass('never')").fetchone() == (None,)
+
+
+def test_a_pool_recovers_from_a_restart_of_the_server(server: tuple[embedded.Embedded, str]) -> None:
+    running, dsn = server
+    with pool.pool(dsn, 2) as connections:
+        for _ in range(2):
+            with connections.connection() as connection:
+                assert connection.execute("SELECT 1").fetchone() == (1,)
+            kill(running)
+            deadline = time.monotonic() + SECONDS
+            while True:
+                try:
+                    with connections.connection() as connection:
+                        connection.execute("SELECT 1")
+                    break
+                except psycopg.OperationalError:
+                    assert time.monotonic() < deadline
+
+
+def test_an_async_pool_recovers_from_a_restart_of_the_server(server: tuple[embedded.Embedded, str]) -> None:
+    running, dsn = server
+
+    async def scenario() -> None:
+        async with pool.async_pool(dsn, 2) as connections:
+            async with connections.connection() as connection:
+                await connection.execute("SELECT 1")
+            kill(running)
+            deadline = time.monotonic() + SECONDS
+            while True:
+                try:
+                    async with connections.connection() as connection:
+                        await connection.execute("SELECT 1")
+                    return
+                except psycopg.OperationalError:
+                    assert time.monotonic() < deadline
+
+    asyncio.run(scenario())
+
+
+def test_a_pool_whose_server_is_down_fails_within_its_wait(server: tuple[embedded.Embedded, str]) -> None:
+    running, dsn = server
+    with pool.pool(dsn, 2) as connections:
+        with connections.connection() as connection:
+            connection.execute("SELECT 1")
+        running.stop()
+        began = time.monotonic()
+        with pytest.raises(psycopg.OperationalError), connections.connection():
+            pass
+        assert time.monotonic() - began < 4

@@ -1,0 +1,178 @@
+"""What tests start from: a running plane, clients, and a fleet whose agents a test speaks for."""
+
+import base64
+import itertools
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from litestar.testing import TestClient
+
+from adapters import main
+from adapters.iam import demo
+from commands import agents
+
+DEADLINE_S = 20.0
+_numbers = itertools.count()
+
+
+NAMES = {"H100": ("NVIDIA H100 80GB HBM3", 81559), "L4": ("NVIDIA L4", 23034)}
+
+
+def inventory(model: str = "H100", gpus: int = 8, index: int = 0) -> dict[str, Any]:
+    """A small valid inventory; machines of different `index` share no identifier."""
+    name, memory = NAMES[model]
+    return {
+        "schema": "NodeInventory/v1",
+        "system": {"productUuid": str(uuid.UUID(int=(index + 1) << 64 | 0xA1B2C3D4)), "serialNumber": f"SN{index:06d}X"},
+        "cpu": {"threads": 96},
+        "memory": {"totalMiB": 1_048_576},
+        "gpus": [
+            {
+                "uuid": f"GPU-{uuid.UUID(int=(index + 1) << 64 | gpu + 1)}",
+                "name": name,
+                "memoryMiB": memory,
+                "numaNode": gpu // 4,
+            }
+            for gpu in range(gpus)
+        ],
+        "nics": [{"mac": f"b8:3f:d2:{index >> 16 & 255:02x}:{index >> 8 & 255:02x}:{index & 255:02x}"}],
+    }
+
+
+class Client:
+    """Speaks to the real application as one identity."""
+
+    def __init__(self, app: TestClient[Any], token: str) -> None:
+        self._app = app
+        self._headers = {"authorization": f"Bearer {token}"}
+
+    def call(self, verb: str, path: str, body: Any = None, **headers: str) -> Any:
+        extra = {name.replace("_", "-"): value for name, value in headers.items()}
+        return self._app.request(verb, path, json=body, headers=self._headers | extra)
+
+    def get(self, path: str, **headers: str) -> Any:
+        return self.call("GET", path, None, **headers)
+
+    def post(self, path: str, body: Any = None, **headers: str) -> Any:
+        return self.call("POST", path, {} if body is None else body, **headers)
+
+    def ok(self, verb: str, path: str, body: Any = None, **headers: str) -> Any:
+        """The body of an answer that must be a success."""
+        answer = self.call(verb, path, body, **headers)
+        assert answer.status_code < 300, answer.text
+        return answer.json()
+
+    def reserve(self, pool_id: str, key: str | None = None, **fields: Any) -> Any:
+        body = {
+            "poolId": pool_id,
+            "devices": [{"class": "gpu", "count": 1}],
+            "durationSeconds": 3600,
+        } | fields
+        key = f"key-{next(_numbers)}" if key is None else key
+        return self.call("POST", "/v1/reservations", body, Idempotency_Key=key)
+
+
+class Plane:
+    """The product under test, and shortcuts that say what a test needs and nothing else."""
+
+    def __init__(self, wired: main.Plane, app: TestClient[Any], tokens: dict[str, str]) -> None:
+        self.wired = wired
+        self.store = wired.store
+        self.app = app
+        self.root, self.operator = Client(app, tokens["root"]), Client(app, tokens["operator"])
+        self.auditor = Client(app, tokens["auditor"])
+        self.acme, self.globex = Client(app, tokens["acme"]), Client(app, tokens["globex"])
+        self.acme_user = Client(app, tokens["acme-user"])
+
+    def settle(self) -> int:
+        """Wait until the read models show everything that is in the log; return the position."""
+        head = self.wired.head()
+        assert self.wired.follower.wait(head, DEADLINE_S) or self.wired.follower.position >= self._last()
+        return head
+
+    def _last(self) -> int:
+        with self.wired.reads.connection() as connection:
+            row = connection.execute("SELECT coalesce(max(notification_id), 0) FROM stored_events").fetchone()
+        return int(row[0]) if row else 0
+
+    def until(self, client: Client, reservation_id: str, *states: str) -> Any:
+        """The reservation once it is in one of the states."""
+        deadline = time.monotonic() + DEADLINE_S
+        while True:
+            shown = client.ok("GET", f"/v1/reservations/{reservation_id}")
+            if shown["state"] in states:
+                return shown
+            assert time.monotonic() < deadline, f"still {shown['state']} ({shown['stateReason']})"
+            self.wired.follower.wait(self.wired.follower.position + 1, 0.05)
+
+    def site(self, name: str = "north", **fields: Any) -> str:
+        body = {"name": name, "kind": "shared", "iamRegion": "eu-north"} | fields
+        return str(self.root.ok("POST", "/v1/sites", body)["id"])
+
+    def pool(self, site_id: str, name: str = "h100", **fields: Any) -> str:
+        body = {
+            "name": name,
+            "siteId": site_id,
+            "class": "metal-host",
+            "gpuModel": "H100",
+            "gpuMemoryGb": 80,
+        } | fields
+        return str(self.root.ok("POST", "/v1/pools", body)["id"])
+
+    def offer(self, pool_id: str, tenant: str = "acme", gpu: int = 8, **fields: Any) -> Any:
+        body = {"quota": {"gpu": gpu}} | fields
+        return self.root.ok("PUT", f"/v1/pools/{pool_id}/offers/{tenant}", body)
+
+    def join(self, site_id: str, name: str, found: dict[str, Any], **token: Any) -> str:
+        made = self.root.ok("POST", "/v1/join-tokens", {"siteId": site_id, "trust": "platform"} | token)
+        key = Ed25519PrivateKey.generate().public_key().public_bytes_raw()
+        body = {"name": name, "inventory": found, "publicKey": base64.b64encode(key).decode()}
+        headers = {"authorization": f"Bearer {made['token']}"}
+        answer = self.app.post("/v1/nodes/join", json=body, headers=headers)
+        assert answer.status_code == 201, answer.text
+        return str(answer.json()["id"])
+
+    def node(self, site_id: str, pool_id: str, name: str = "n1", gpus: int = 8, model: str = "H100") -> str:
+        """A node that is adopted, connected and schedulable in the pool."""
+        node_id = self.join(site_id, name, inventory(model, gpus, next(_numbers)))
+        self.root.ok("POST", f"/v1/nodes/{node_id}/assign", {"poolId": pool_id})
+        self.root.ok("POST", f"/v1/nodes/{node_id}/adopt", {})
+        self.connect(node_id)
+        self.settle()
+        return node_id
+
+    def connect(self, node_id: str) -> int:
+        session = agents.open_session(self.store, node_id)
+        self.report(node_id, session)
+        return session
+
+    def report(self, node_id: str, session: int | None = None) -> None:
+        """The node's agent has done all that its NodeSpec says, and says so."""
+        state = self.store.load(node_id).state
+        items: dict[str, agents.Item] = {a.id: "prepared" for a in state.allocations}
+        agents.report_status(
+            self.store, node_id, state.session if session is None else session, state.generation, items
+        )
+
+    def fleet(self, nodes: int = 1, gpus: int = 8, quota: int = 8) -> tuple[str, list[str]]:
+        """A pool of H100s offered to acme, and its nodes."""
+        site_id = self.site()
+        pool_id = self.pool(site_id)
+        self.offer(pool_id, gpu=quota)
+        return pool_id, [self.node(site_id, pool_id, f"n{n}", gpus) for n in range(nodes)]
+
+
+@contextmanager
+def plane(dsn: str, home: Path) -> Iterator[Plane]:
+    text, tokens = demo.demo_access()
+    access = home / "access.toml"
+    access.write_text(text)
+    with main.running(dsn, access) as wired, TestClient(wired.app()) as app:  # type: ignore[arg-type]
+        yield Plane(wired, app, tokens)
+
+
