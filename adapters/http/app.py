@@ -47,11 +47,7 @@ def create_app(
     metrics = Metrics(registry or CollectorRegistry())
     workers, probes = Workers(threads, waiting), Workers(2, 32)
     wiring = routes.Wiring(dispatch, identify, identify_blocks, Limiter(limits or Limits()), workers)
-    declared = tuple(operations.values())
-    handlers: list[ControllerRouterHandler] = [
-        routes.handler(operation, wiring, respond.location_template(operation, declared)) for operation in declared
-    ]
-    handlers += health.handlers(health_check, probes)
+    handlers = [*_operations(operations, wiring), *health.handlers(health_check, probes)]
     handlers += [_metrics_page(metrics, probes), *pages.handlers(operations), *extra_routes]
     if not _has_root(extra_routes):
         handlers.append(pages.root())
@@ -66,6 +62,11 @@ def create_app(
         debug=False,
     )
     return Envelope(app, metrics)
+
+
+def _operations(operations: Mapping[str, Operation], wiring: routes.Wiring) -> list[ControllerRouterHandler]:
+    declared = tuple(operations.values())
+    return [routes.handler(operation, wiring, respond.location_template(operation, declared)) for operation in declared]
 
 
 def _metrics_page(metrics: Metrics, workers: Workers) -> HTTPRouteHandler:

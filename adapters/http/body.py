@@ -1,5 +1,6 @@
 """The body of a request, bounded and of the one type that the API takes."""
 
+import asyncio
 import re
 from typing import Final
 
@@ -10,6 +11,7 @@ from domain import errors
 from .problems import TooLarge, UnsupportedMediaType
 
 MAX_BODY: Final = 1 << 20
+SECONDS: Final = 30
 _JSON_TYPE: Final = re.compile(r'\s*application/json\s*(?:;\s*charset\s*=\s*"?utf-8"?\s*)?;?\s*', re.IGNORECASE)
 
 
@@ -18,6 +20,17 @@ async def read(receive: Receive, headers: dict[bytes, str], limit: int = MAX_BOD
     claimed = headers.get(b"content-length", "0")
     if claimed.isdecimal() and int(claimed[:20]) > limit:
         raise _too_large(limit)
+    try:
+        async with asyncio.timeout(SECONDS):
+            raw = await _collect(receive, limit)
+    except TimeoutError:
+        raise errors.Malformed(f"the body did not arrive within {SECONDS} s") from None
+    if raw and not _JSON_TYPE.fullmatch(headers.get(b"content-type", "")):
+        raise UnsupportedMediaType("send the body as `Content-Type: application/json`, in UTF-8")
+    return raw
+
+
+async def _collect(receive: Receive, limit: int) -> bytes:
     chunks: list[bytes] = []
     size = 0
     while True:
@@ -30,10 +43,7 @@ async def read(receive: Receive, headers: dict[bytes, str], limit: int = MAX_BOD
             raise _too_large(limit)
         chunks.append(chunk)
         if not message.get("more_body", False):
-            break
-    if size and not _JSON_TYPE.fullmatch(headers.get(b"content-type", "")):
-        raise UnsupportedMediaType("send the body as `Content-Type: application/json`, in UTF-8")
-    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+            return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
 def _too_large(limit: int) -> TooLarge:

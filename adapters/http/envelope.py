@@ -58,7 +58,7 @@ class Envelope:
         path = scope["path"]
         answer = _Answering(send, request_id, head=method == "HEAD")
         if method == "HEAD":
-            scope["method"] = "GET"
+            scope = cast(HTTPScope, {**scope, "method": "GET"})  # the server's own still says that no body follows
         try:
             await self._app(scope, receive, answer.send)
         except Exception:

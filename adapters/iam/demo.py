@@ -35,3 +35,13 @@ def demo_access(mint: Callable[[], str] = tokens.mint) -> tuple[str, dict[str, s
         for name, (tenant, role) in _CAST.items()
     ]
     return _TENANTS + "".join(identities), minted
+
+
+def first_access(mint: Callable[[], str] = tokens.mint) -> tuple[str, dict[str, str]]:
+    """The access file of a new installation: the platform's tenant and its first administrator."""
+    token = mint()
+    text = (
+        '[tenants.platform]\n\n[identities.root]\ntenant = "platform"\nkind = "user"\n'
+        f'roles = ["platform-admin"]\ntoken_sha256 = ["{tokens.digest(token)}"]\n'
+    )
+    return text, {"root": token}

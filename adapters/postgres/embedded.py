@@ -16,6 +16,8 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 
+import psycopg
+
 from adapters.postgres import embedded_account, embedded_binaries, embedded_directory, embedded_server
 
 EmbeddedError = embedded_account.EmbeddedError
@@ -35,6 +37,25 @@ def running(data_dir: Path | None, *, durable: bool = True) -> Iterator[str]:
         yield dsn
     finally:
         embedded.stop()
+
+
+def home(data_dir: Path | None) -> Path:
+    """The data directory, made if it is missing: what a single machine keeps lies in it."""
+    return embedded_directory.prepare(data_dir, embedded_account.for_server()).home
+
+
+@contextmanager
+def reached(data_dir: Path | None) -> Iterator[str]:
+    """The connection string of the server that runs on a data directory, or of one started for the while."""
+    layout = embedded_directory.locate(data_dir, embedded_account.for_server())
+    dsn = embedded_server.dsn(layout)
+    if psycopg.pq.PGconn.ping(dsn.encode()) == psycopg.pq.Ping.OK:
+        yield dsn
+    elif layout.cluster.exists():
+        with running(data_dir) as started:
+            yield started
+    else:
+        raise EmbeddedError(f"there is no data in {layout.home}; name another --data-dir, or a --database-url")
 
 
 class Embedded:

@@ -51,9 +51,16 @@ class Layout:
         return self.cluster / "postmaster.pid"
 
 
+def locate(data_dir: Path | None, account: embedded_account.Account) -> Layout:
+    """Where everything of a data directory is or would be; touches nothing."""
+    home = (data_dir or _default_home(account)).expanduser().resolve()
+    return Layout(home, _run_directory(home, account))
+
+
 def prepare(data_dir: Path | None, account: embedded_account.Account) -> Layout:
     """Create the data directory when it is missing, and refuse one that the account cannot reach."""
-    home = (data_dir or _default_home(account)).expanduser().resolve()
+    layout = locate(data_dir, account)
+    home = layout.home
     try:
         _create(home, account)
     except OSError as problem:
@@ -61,7 +68,7 @@ def prepare(data_dir: Path | None, account: embedded_account.Account) -> Layout:
             f"cannot create the data directory {home}: {problem.strerror}; choose another --data-dir"
         ) from problem
     _refuse_unreachable(home, home, account)
-    return Layout(home, _run_directory(home, account))
+    return layout
 
 
 def lock(layout: Layout) -> int:

@@ -54,8 +54,12 @@ class Server:
     durable: bool
 
     def dsn(self, database: str = NAME) -> str:
-        """A libpq connection string; it names the port because PGPORT may be set in our environment."""
-        return make_conninfo(host=str(self.layout.run), port=5432, user=NAME, dbname=database)
+        return dsn(self.layout, database)
+
+
+def dsn(layout: embedded_directory.Layout, database: str = NAME) -> str:
+    """A libpq connection string; it names the port because PGPORT may be set in our environment."""
+    return make_conninfo(host=str(layout.run), port=5432, user=NAME, dbname=database)
 
 
 def initialise(server: Server) -> None:

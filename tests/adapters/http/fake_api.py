@@ -11,11 +11,12 @@ from msgspec import Meta, Struct
 from adapters.http.app import create_app
 from adapters.http.health import Health
 from adapters.http.limits import Limits
-from domain import errors
+from domain import errors, ids
 from domain.access import Session
 from domain.operation import Answer, Call, Listing, Operation, Page, Request, table
 
 ALICE = {"Authorization": "Bearer good"}
+KEYED = ALICE | {"Idempotency-Key": "k-1"}
 UNLIMITED = Limits(mutations=1e9, reads=1e9, anonymous=1e9)
 
 
@@ -96,6 +97,8 @@ class Fake:
 
     def dispatch(self, operation: Operation, request: Any, call: Call) -> Answer:
         self.asked.append((operation.name, request, call))
+        if operation.key == "required":
+            ids.idempotency_key(call.idempotency_key)
         if self.raises is not None:
             raise self.raises
         if self.answer is not None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import fake_api
 import pytest
-from fake_api import ALICE, Fake, assert_problem
+from fake_api import ALICE, KEYED, Fake, assert_problem
 
 from domain.operation import Answer
 
@@ -17,7 +17,7 @@ def fake() -> Fake:
 @pytest.fixture
 def http(fake: Fake) -> Any:
     with fake_api.client(fake) as client:
-        client.headers.update(ALICE)
+        client.headers.update(KEYED)
         yield client
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import fake_api
 import pytest
-from fake_api import ALICE, Fake, Part, Shelf, assert_problem
+from fake_api import ALICE, KEYED, Fake, Part, Shelf, assert_problem
 
 JSON = {"Content-Type": "application/json"}
 
@@ -18,7 +18,7 @@ def fake() -> Fake:
 @pytest.fixture(scope="module")
 def http(fake: Fake) -> Any:
     with fake_api.client(fake) as client:
-        client.headers.update(ALICE)
+        client.headers.update(KEYED)
         yield client
 
 

@@ -10,13 +10,14 @@ from typing import Any
 
 import fake_api
 import pytest
-from fake_api import ALICE, Fake, assert_problem
+from fake_api import ALICE, KEYED, Fake, assert_problem
 from litestar import Request, get, post, put
 from litestar.params import JSONBody
 from litestar.response import ServerSentEvent
 from prometheus_client import CollectorRegistry
 
 from adapters import telemetry
+from adapters.http import body
 from adapters.http.app import create_app
 from adapters.http.threads import Workers
 from domain import errors
@@ -54,7 +55,7 @@ async def parsed(data: JSONBody[dict[str, int]]) -> dict[str, int]:
 @pytest.fixture(scope="module")
 def http() -> Any:
     with fake_api.client(extra=[boom, refused, stream, raw, parsed]) as client:
-        client.headers.update(ALICE)
+        client.headers.update(KEYED)
         yield client
 
 
@@ -199,7 +200,11 @@ def test_a_caller_who_hangs_up_during_the_body_harms_nobody() -> None:
         "client": None, "server": None, "scheme": "http",
         "http_version": "1.1", "root_path": "", "asgi": {"version": "3.0"},
     }  # fmt: skip
-    asyncio.run(app(scope, receive, send))
+
+    async def ask() -> None:
+        await app(scope, receive, send)
+
+    asyncio.run(ask())
     assert sent[0]["status"] == 400
     assert not fake.asked
 
@@ -219,3 +224,13 @@ def test_more_than_can_wait_is_told_to_come_back() -> None:
 
     answers = asyncio.run(crowd())
     assert [isinstance(answer, errors.Unavailable) for answer in answers] == [False] * 3 + [True] * 2
+
+
+def test_a_body_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(body, "SECONDS", 0.05)
+
+    async def receive() -> Any:
+        await asyncio.sleep(3600)
+
+    with pytest.raises(errors.Malformed, match="did not arrive"):
+        asyncio.run(body.read(receive, {}))

@@ -1,0 +1,188 @@
+"""`better-compute serve`: everything of one machine in one process group (architecture.md §5)."""
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+from adapters.cli import database
+from adapters.settings import Settings
+
+
+@click.command()
+@click.option("--host", default="127.0.0.1", show_default=True, envvar="BETTER_COMPUTE_HOST")
+@click.option(
+    "--port", default=8080, show_default=True, type=click.IntRange(0, 65_535), envvar="BETTER_COMPUTE_PORT"
+)
+@database.options
+@click.option(
+    "--access-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    envvar="BETTER_COMPUTE_ACCESS_FILE",
+    help="tenants, identities, roles (TOML); default access.toml in the data directory, made if missing",
+)
+@click.option("--demo", is_flag=True, help="load a small fleet with simulated agents")
+@click.option(
+    "--ready-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="write url, tokens and pid here as JSON once it can serve",
+)
+def serve(**options: Any) -> None:
+    """Run the control plane on this machine: embedded PostgreSQL, API, gateway and workers."""
+    settings = Settings(**options)
+    signal.signal(signal.SIGTERM, _leave)
+    try:
+        with _data_directory(settings) as home, _database(settings) as dsn:
+            _run(settings, home, dsn)
+    except KeyboardInterrupt:
+        pass
+
+
+def _leave(*_: object) -> NoReturn:
+    raise SystemExit(0)
+
+
+@contextlib.contextmanager
+def _data_directory(settings: Settings) -> Iterator[Path]:
+    from adapters.postgres import embedded
+
+    try:
+        yield embedded.home(settings.data_dir)
+    except embedded.EmbeddedError as problem:
+        raise click.ClickException(str(problem)) from problem
+
+
+@contextlib.contextmanager
+def _database(settings: Settings) -> Iterator[str]:
+    from adapters.postgres import embedded
+
+    if settings.database_url is not None:
+        yield settings.database_url
+        return
+    with embedded.running(settings.data_dir) as dsn:
+        yield dsn
+
+
+def _run(settings: Settings, home: Path, dsn: str) -> None:
+    import uvicorn
+
+    from adapters import main, telemetry
+    from adapters.iam.access_file import AccessFileError
+    from adapters.postgres.migrate import MigrationError
+
+    telemetry.configure()
+    access, tokens = _access(settings, home)
+    listener = _listen(settings)
+    try:
+        with main.running(dsn, access) as plane:
+            config = uvicorn.Config(
+                plane.app(),
+                loop="uvloop",
+                http="httptools",
+                ws="websockets-sansio",
+                log_config=None,
+                access_log=False,
+                timeout_graceful_shutdown=5,
+                lifespan="on",
+            )
+            server = uvicorn.Server(config)
+            after = threading.Thread(
+                target=_after_start, args=(server, settings, home, listener, tokens), daemon=True
+            )
+            after.start()
+            server.run(sockets=[listener])
+    except (AccessFileError, MigrationError) as problem:
+        raise click.ClickException(str(problem)) from problem
+
+
+def _listen(settings: Settings) -> Any:
+    import socket
+
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((settings.host, settings.port))
+    except OSError as problem:
+        raise click.ClickException(
+            f"cannot listen on {settings.host}:{settings.port}: {problem.strerror}; choose another --port"
+        ) from problem
+    listener.set_inheritable(True)
+    return listener
+
+
+def _access(settings: Settings, home: Path) -> tuple[Path, dict[str, str]]:
+    """The access file and the tokens that may be shown: the demo's, or a first administrator's."""
+    if settings.access_file is not None:
+        return settings.access_file, {}
+    access, kept = home / "access.toml", home / "demo-tokens.json"
+    if access.exists():
+        return access, json.loads(kept.read_text()) if settings.demo and kept.exists() else {}
+    from adapters.iam import demo
+
+    text, tokens = demo.demo_access() if settings.demo else demo.first_access()
+    if settings.demo:
+        _write_private(kept, json.dumps(tokens))
+    _write_private(access, text)
+    return access, tokens
+
+
+def _write_private(path: Path, text: str) -> None:
+    fresh = path.with_name(path.name + ".new")
+    fresh.unlink(missing_ok=True)
+    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)
+
+
+def _after_start(server: Any, settings: Settings, home: Path, listener: Any, tokens: dict[str, str]) -> None:
+    """Once requests are answered: the demo's fleet, then the word that all is ready."""
+    import time
+
+    while not server.started:
+        if server.should_exit:
+            return
+        time.sleep(0.01)
+    host, port = listener.getsockname()[:2]
+    url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    if settings.demo:
+        from adapters.demo import Demo
+
+        try:
+            Demo(url, tokens["root"], home / "demo-agents.json").start()
+        except Exception as problem:
+            click.echo(f"the demo fleet could not be set up: {problem}", err=True)
+            server.should_exit = True
+            return
+    if settings.ready_file is not None:
+        ready = {"url": url, "tokens": tokens, "pid": os.getpid()}
+        _write_private(settings.ready_file, json.dumps(ready))
+    _greet(url, tokens, demo=settings.demo)
+
+
+def _greet(url: str, tokens: dict[str, str], *, demo: bool) -> None:
+    lines = [f"Better Compute serves {url} (API: {url}/schema). Ctrl-C stops it.", ""]
+    lines += [f"  {name:<12} {token}" for name, token in tokens.items()]
+    if demo:
+        lines += [
+            "",
+            "Three commands to try in another terminal:",
+            "",
+            f"  export BETTER_COMPUTE_SERVER={url} BETTER_COMPUTE_TOKEN={tokens['acme']}",
+            "  .venv/bin/better-compute capacity list",
+            "  .venv/bin/better-compute reservations create --devices gpu=8 --duration-seconds 3600 --wait \\",
+            "      --pool-id $(.venv/bin/better-compute pools list --json | "
+            """python3 -c 'import json,sys; print(json.load(sys.stdin)["items"][0]["id"])')""",
+            "  .venv/bin/better-compute reservations list",
+        ]
+    click.echo("\n".join(lines))
+    sys.stdout.flush()
