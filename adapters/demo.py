@@ -5,18 +5,18 @@ import logging
 import threading
 import time
 from collections.abc import Iterable
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import httpx
 
 from adapters.agent.machines import SEVEN, Model, inventory_for
-from adapters.agent.simulate import Fleet, Member
+from adapters.agent.simulate import Fleet, JoinRefused, Member
 
 log = logging.getLogger(__name__)
 
 READY_SECONDS: Final = 60.0
+STOP_SECONDS: Final = 5.0
 _POLL_SECONDS: Final = 0.05
 
 
@@ -72,6 +72,10 @@ POOLS: Final = (
 )
 
 
+class DemoError(Exception):
+    """The plane refused what the demo asked for; the text says what."""
+
+
 class Demo:
     """Sets the fleet up through the API, as an operator would, and keeps its agents running in a thread."""
 
@@ -83,7 +87,6 @@ class Demo:
         )
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="demo-agents", daemon=True)
-        self._running: Future[None] | None = None
 
     def start(self) -> None:
         """Return when every node of the fleet can be booked."""
@@ -92,24 +95,32 @@ class Demo:
         members = self._members(sites, pools)
         fleet = Fleet(self._url, members, self._state)
         self._thread.start()
-        asyncio.run_coroutine_threadsafe(fleet.join(), self._loop).result()
+        try:
+            asyncio.run_coroutine_threadsafe(fleet.join(), self._loop).result()
+        except JoinRefused as refused:
+            raise DemoError(str(refused)) from refused
         self._adopt(fleet.node_ids.values())
-        self._running = asyncio.run_coroutine_threadsafe(fleet.run(), self._loop)
+        asyncio.run_coroutine_threadsafe(fleet.run(), self._loop)
         self._until_schedulable(sum(plan.nodes for plan in POOLS))
 
     def stop(self) -> None:
-        """End the agents without a word to the plane, which goes down with them."""
-        if self._running is not None:
-            self._running.cancel()
+        """End the agents; the plane is down already, or goes down with them."""
         if self._thread.is_alive():
+            asyncio.run_coroutine_threadsafe(self._wind_up(), self._loop).result(STOP_SECONDS)
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
         self._client.close()
 
+    async def _wind_up(self) -> None:
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
     def _ok(self, verb: str, path: str, body: Any = None) -> Any:
         answer = self._client.request(verb, path, json=body)
         if answer.is_error:
-            raise RuntimeError(f"the demo's {verb} {path} was refused: {answer.text}")
+            raise DemoError(f"the demo's {verb} {path} was refused: {answer.text}")
         return answer.json()
 
     def _sites(self) -> dict[str, str]:

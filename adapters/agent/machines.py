@@ -16,6 +16,13 @@ SEVEN: Final = tuple(mig.Slice("1g.10gb", start) for start in range(7))
 """The layout of an A100 80 GB in seven equal slices."""
 
 _GIB: Final = 1_024
+_SOFTWARE: Final = {
+    "os": "Ubuntu 24.04.2 LTS",
+    "kernel": "6.8.0-60-generic",
+    "nvidiaDriver": "570.148.08",
+    "cuda": "12.8",
+    "agent": "simulated",
+}
 
 
 class _Make(NamedTuple):
@@ -86,27 +93,14 @@ def inventory_for(
     cards = [_gpu(make, digest, n, count, layout) for n in range(count)]
     return {
         "schema": "NodeInventory/v1",
-        "system": {
-            "productUuid": _uuid(digest("uuid")),
-            "serialNumber": "S" + digest("serial").hex().upper()[:11],
-            "manufacturer": make.maker,
-            "productName": make.product,
-            "hostname": hostname or f"{model.lower()}-{index}",
-            "biosVersion": "2.4.1",
-        },
+        "system": _system(make, digest, hostname or f"{model.lower()}-{index}"),
         "cpu": _cpu(make),
         "memory": _memory(make, digest),
         "gpus": cards,
         "nics": _nics(make, sha256(seed.encode()).digest(), index),
         "disks": _disks(make, digest),
         "topology": _topology(make, cards),
-        "software": {
-            "os": "Ubuntu 24.04.2 LTS",
-            "kernel": "6.8.0-60-generic",
-            "nvidiaDriver": "570.148.08",
-            "cuda": "12.8",
-            "agent": "simulated",
-        },
+        "software": dict(_SOFTWARE),
         "clock": {"synchronized": True, "service": "chronyd", "timezone": "Etc/UTC"},
     }
 
@@ -120,6 +114,17 @@ def _digests(machine: str) -> Digest:
 
 def _uuid(digest: bytes) -> str:
     return str(UUID(bytes=digest[:16], version=4))
+
+
+def _system(make: _Make, digest: Digest, hostname: str) -> dict[str, Any]:
+    return {
+        "productUuid": _uuid(digest("uuid")),
+        "serialNumber": "S" + digest("serial").hex().upper()[:11],
+        "manufacturer": make.maker,
+        "productName": make.product,
+        "hostname": hostname,
+        "biosVersion": "2.4.1",
+    }
 
 
 def _gpu(make: _Make, digest: Digest, n: int, count: int, layout: Sequence[mig.Piece]) -> dict[str, Any]:

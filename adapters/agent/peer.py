@@ -29,6 +29,9 @@ LONGEST_PAUSE: Final = 10.0
 OUTAGE: Final = (errors.Unavailable, Race, psycopg.OperationalError)
 """The store cannot answer now and will later; reads raise psycopg's errors as they are."""
 
+BROKE: Final = frozenset({1005, 1006, 1011, 1012})
+"""What a server reports when no close frame came, no pong came, or it is itself about to stop."""
+
 
 class RunBlocking(Protocol):
     """Runs a store call beside the event loop."""
@@ -47,7 +50,7 @@ class Close(NamedTuple):
     @property
     def abrupt(self) -> bool:
         """The connection broke, or this process goes: the lease runs on, the agent may be back in time."""
-        return self.gone and self.code not in (protocol.DONE, protocol.GOING_AWAY)
+        return self.gone and self.code in BROKE
 
 
 def superseded(reason: str) -> Close:

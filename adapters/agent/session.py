@@ -9,7 +9,7 @@ import logging
 import random
 import time
 from collections.abc import Awaitable, Callable, Collection
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
 from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
@@ -261,6 +261,6 @@ class AgentSession:
             return
 
 
-def _proxy(url: str) -> bool | None:
+def _proxy(url: str) -> Literal[True] | None:
     """The environment's proxy, but none on this machine."""
     return None if urlsplit(url).hostname in ("localhost", "127.0.0.1", "::1") else True

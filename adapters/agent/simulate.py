@@ -35,6 +35,7 @@ _log = logging.getLogger("better_compute.agent")
 JOINS_AT_ONCE: Final = 4
 JOIN_ATTEMPTS: Final = 8
 JOIN_SECONDS: Final = 30.0
+STOP_SECONDS: Final = 3.0
 
 
 class Member(Struct, frozen=True, kw_only=True):
@@ -46,7 +47,7 @@ class Member(Struct, frozen=True, kw_only=True):
     labels: dict[str, str] = {}
 
 
-class JoinRefused(Exception):  # noqa: N818 - the plane's answer, in words for a person
+class JoinRefused(Exception):
     """A node could not join; the text names it and says why."""
 
 
@@ -127,6 +128,7 @@ class Fleet:
         self._audience = audience
         self._heartbeat_seconds = heartbeat_seconds
         self._backoff = backoff
+        self._prepare_seconds = prepare_seconds
         self._runtimes = {name: MemoryRuntime(prepare_seconds) for name in self._members}
         self._sessions: dict[str, AgentSession] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -202,8 +204,11 @@ class Fleet:
             session.stop()
         else:
             session.abort()
-            self._runtimes[name] = MemoryRuntime(self._runtimes[name]._seconds)
-        await asyncio.gather(self._tasks.pop(name), return_exceptions=True)
+            self._runtimes[name] = MemoryRuntime(self._prepare_seconds)
+        task = self._tasks.pop(name)
+        _, hanging = await asyncio.wait([task], timeout=STOP_SECONDS)
+        if hanging:
+            task.cancel()
 
     async def close(self) -> None:
         await asyncio.gather(*(self.stop(name, clean=True) for name in list(self._sessions)))

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
@@ -93,11 +94,12 @@ def _run(settings: Settings, home: Path, dsn: str) -> None:
                 lifespan="on",
             )
             server = uvicorn.Server(config)
-            after = threading.Thread(
-                target=_after_start, args=(server, settings, home, listener, tokens), daemon=True
-            )
+            after = AfterStart(server, settings, home, listener, tokens)
             after.start()
-            server.run(sockets=[listener])
+            try:
+                server.run(sockets=[listener])
+            finally:
+                after.stop()
     except (AccessFileError, MigrationError) as problem:
         raise click.ClickException(str(problem)) from problem
 
@@ -144,29 +146,49 @@ def _write_private(path: Path, text: str) -> None:
     fresh.replace(path)
 
 
-def _after_start(server: Any, settings: Settings, home: Path, listener: Any, tokens: dict[str, str]) -> None:
+class AfterStart(threading.Thread):
     """Once requests are answered: the demo's fleet, then the word that all is ready."""
-    import time
 
-    while not server.started:
-        if server.should_exit:
+    def __init__(
+        self, server: Any, settings: Settings, home: Path, listener: Any, tokens: dict[str, str]
+    ) -> None:
+        super().__init__(name="after-start", daemon=True)
+        self._server, self._settings, self._home = server, settings, home
+        self._listener, self._tokens = listener, tokens
+        self._demo: Any = None
+
+    def run(self) -> None:
+        while not self._server.started:
+            if self._server.should_exit:
+                return
+            time.sleep(0.01)
+        host, port = self._listener.getsockname()[:2]
+        url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        if self._settings.demo and not self._with_demo(url):
             return
-        time.sleep(0.01)
-    host, port = listener.getsockname()[:2]
-    url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-    if settings.demo:
-        from adapters.demo import Demo
+        if self._settings.ready_file is not None:
+            ready = {"url": url, "tokens": self._tokens, "pid": os.getpid()}
+            _write_private(self._settings.ready_file, json.dumps(ready))
+        _greet(url, self._tokens, demo=self._settings.demo)
 
+    def _with_demo(self, url: str) -> bool:
+        import httpx
+
+        from adapters.demo import Demo, DemoError
+
+        self._demo = Demo(url, self._tokens["root"], self._home / "demo-agents.json")
         try:
-            Demo(url, tokens["root"], home / "demo-agents.json").start()
-        except Exception as problem:
-            click.echo(f"the demo fleet could not be set up: {problem}", err=True)
-            server.should_exit = True
-            return
-    if settings.ready_file is not None:
-        ready = {"url": url, "tokens": tokens, "pid": os.getpid()}
-        _write_private(settings.ready_file, json.dumps(ready))
-    _greet(url, tokens, demo=settings.demo)
+            self._demo.start()
+        except (DemoError, httpx.HTTPError) as problem:
+            if not self._server.should_exit:
+                click.echo(f"the demo fleet could not be set up: {problem}", err=True)
+                self._server.should_exit = True
+            return False
+        return True
+
+    def stop(self) -> None:
+        if self._demo is not None:
+            self._demo.stop()
 
 
 def _greet(url: str, tokens: dict[str, str], *, demo: bool) -> None:

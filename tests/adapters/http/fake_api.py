@@ -23,6 +23,10 @@ UNLIMITED = Limits(mutations=1e9, reads=1e9, anonymous=1e9)
 class Shelf(Struct, frozen=True, rename="camel", forbid_unknown_fields=True, tag="shelf"):
     row_number: int
 
+    def __post_init__(self) -> None:
+        if self.row_number == 13:
+            raise ValueError("rowNumber: there is no row 13")
+
 
 class Crate(Struct, frozen=True, rename="camel", forbid_unknown_fields=True, tag="crate"):
     side: Literal["left", "right"]

@@ -79,6 +79,7 @@ def test_a_query_becomes_the_request(http: Any, fake: Fake) -> None:
         ({"name": "w", "labels": {"a": "1", "b": 2}}, "labels.b", "text"),
         ({"name": "w", "place": {"type": "box"}}, "place.type", "shelf, crate"),
         ({"name": "w", "place": {"rowNumber": 1}}, "place.type", "required"),
+        ({"name": "w", "place": {"type": "shelf", "rowNumber": 13}}, "place.rowNumber", "there is no row 13"),
         ({"name": "w", "place": {"type": "crate", "rowNumber": 1}}, "place.rowNumber", "known are: side"),
         ({"name": "w", "place": {"type": "crate", "side": "up"}}, "place.side", "left, right"),
         ({"name": "w", "size": 1 << 63}, "size", "64 bits"),

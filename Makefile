@@ -1,0 +1,46 @@
+# Every target installs first if it must. Needs Python 3.11 or newer with venv, and make.
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+
+.PHONY: install demo test lint types contracts check bench docs clean
+
+install: $(INSTALLED)
+
+$(INSTALLED): requirements.lock pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements.lock
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --no-index --editable .
+	touch $@
+
+demo: install
+	$(BIN)/better-compute serve --demo
+
+test: install
+	$(BIN)/pytest
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/squawk --config .squawk.toml adapters/postgres/migrations/*.sql
+
+types: install
+	$(BIN)/mypy
+
+contracts: install
+	$(BIN)/lint-imports
+
+check: lint types contracts test
+
+bench: install
+	$(BIN)/python -m tests.bench
+
+docs: install
+	$(BIN)/python -m adapters.reference docs/reference
+
+lock:
+	$(BIN)/uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes \
+		--no-emit-index-url --no-emit-find-links --no-header --quiet --output-file requirements.lock
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,165 @@
+"""The agent's side: what is torn down, prepared and reported, in which order; and how it comes back."""
+
+import asyncio
+import contextlib
+
+from fake_plane import KEY, NODE, FakeStore, allocation, opened, plane, scenario, spec_changed, until
+
+from adapters.agent import machines, protocol
+from adapters.agent.session import AgentSession, Backoff, Identity, reconcile
+from domain.inventory import NodeInventory
+
+FOUND = NodeInventory.convert(machines.inventory_for("L4"))
+
+
+class Recording:
+    """A runtime that remembers what it was asked, and fails where it is told to."""
+
+    def __init__(self, *held, failing=()):
+        self._held = {one.id: one for one in held}
+        self.failing = set(failing)
+        self.acts = []
+
+    def held(self):
+        return list(self._held.values())
+
+    async def prepare(self, allocation):
+        self.acts.append(("prepare", allocation.id))
+        if allocation.id in self.failing:
+            raise RuntimeError("no")
+        self._held[allocation.id] = allocation
+
+    async def tear_down(self, allocation_id):
+        self.acts.append(("tear down", allocation_id))
+        if allocation_id in self.failing:
+            raise RuntimeError("no")
+        del self._held[allocation_id]
+
+
+def reconciled(runtime, *allocations):
+    return asyncio.run(reconcile(protocol.Spec(1, tuple(allocations)), runtime))
+
+
+def test_what_is_gone_is_torn_down_before_what_is_new_is_prepared():
+    runtime = Recording(allocation("old"), allocation("kept"))
+    assert reconciled(runtime, allocation("new"), allocation("kept")) == {"new": "prepared", "kept": "prepared"}
+    assert runtime.acts == [("tear down", "old"), ("prepare", "new")]
+
+
+def test_reconciling_twice_does_nothing_the_second_time():
+    runtime = Recording()
+    reconciled(runtime, allocation("a"))
+    assert reconciled(runtime, allocation("a")) == {"a": "prepared"}
+    assert runtime.acts == [("prepare", "a")]
+
+
+def test_an_allocation_on_other_devices_is_torn_down_and_prepared_anew():
+    runtime = Recording(allocation("a", "gpu=0"))
+    assert reconciled(runtime, allocation("a", "gpu=1")) == {"a": "prepared"}
+    assert runtime.acts == [("tear down", "a"), ("prepare", "a")]
+
+
+def test_what_could_not_be_torn_down_is_reported_and_its_devices_are_left_alone():
+    runtime = Recording(allocation("old", "gpu=0"), failing=["old"])
+    items = reconciled(runtime, allocation("same", "gpu=0"), allocation("other", "gpu=1"))
+    assert items == {"old": "failed", "same": "preparing", "other": "prepared"}
+    assert ("prepare", "same") not in runtime.acts
+
+
+def test_one_that_fails_does_not_keep_the_others_from_being_prepared():
+    runtime = Recording(failing=["a"])
+    assert reconciled(runtime, allocation("a"), allocation("b")) == {"a": "failed", "b": "prepared"}
+
+
+def test_pauses_double_up_to_a_bound_below_the_ttl():
+    backoff = Backoff()
+    pauses = [backoff.pause(n, 1.0) for n in range(8)]
+    assert pauses == [0.5, 1, 2, 4, 8, 12, 12, 12]
+    assert backoff.pause(1_000_000, 0.0) == 6
+    assert backoff.most < protocol.TTL_SECONDS
+
+
+def agent(made, runtime, **more):
+    given = {"boot_id": "b", "backoff": Backoff(0.01, 0.02, 0.5), "audience": "plane-a"} | more
+    return AgentSession(made.address, Identity(NODE, KEY), runtime, lambda: FOUND, **given)
+
+
+@contextlib.asynccontextmanager
+async def running(session):
+    """A session in the background, stopped at the end."""
+    task = asyncio.create_task(session.run())
+    try:
+        yield session
+    finally:
+        session.stop()
+        await task
+
+
+@scenario
+async def test_an_agent_brings_its_inventory_and_follows_the_spec():
+    store = FakeStore()
+    store.add(spec_changed(1, "a"))
+    runtime = Recording()
+    async with plane(store) as made, running(agent(made, runtime)):
+        await until(lambda: store.state().observed_generation == 1)
+        assert store.state().inventory == FOUND
+        assert [one.id for one in runtime.held()] == ["a"]
+        store.add(spec_changed(2, "b"))
+        made.gateway.spec_changed(NODE)
+        await until(lambda: store.state().observed_generation == 2)
+        assert {one.id for one in runtime.held()} == {"a", "b"}
+
+
+@scenario
+async def test_an_agent_that_leaves_is_disconnected_and_one_that_dies_is_not_yet():
+    store = FakeStore()
+    async with plane(store) as made:
+        async with running(agent(made, Recording())) as session:
+            await until(lambda: session.epoch == 1)
+        await until(lambda: store.connectivity() == ["connected", "disconnected"])
+        async with running(agent(made, Recording())) as session:
+            await until(lambda: session.epoch == 2)
+            session.abort()
+        await until(lambda: made.gateway._sessions == 0)
+        assert store.connectivity()[2:] == ["connected"]
+
+
+@scenario
+async def test_an_agent_beats_and_comes_back_after_the_connection_broke():
+    store = FakeStore()
+    async with plane(store) as made, running(agent(made, Recording(), heartbeat_seconds=0.01)) as session:
+        await until(lambda: session.epoch == 1)
+        made.clock.seconds += 5
+        await until(lambda: made.gateway._leases._held[NODE].deadline == made.clock.seconds + 40)
+        session._socket.transport.abort()
+        await until(lambda: session.epoch == 2)
+
+
+@scenario
+async def test_an_agent_retries_what_failed():
+    store = FakeStore()
+    store.add(spec_changed(1, "a"))
+    runtime = Recording(failing=["a"])
+    async with plane(store) as made, running(agent(made, runtime, retry_seconds=0.01)):
+        await until(lambda: len(runtime.acts) > 1)
+        runtime.failing.clear()
+        await until(runtime.held)
+
+
+@scenario
+async def test_an_agent_signs_for_no_other_plane():
+    store = FakeStore()
+    async with plane(store) as made, running(agent(made, Recording(), audience="plane-b")):
+        await asyncio.sleep(0.1)
+    assert store.connectivity() == []
+
+
+@scenario
+async def test_an_agent_does_not_chase_a_rival_with_its_key():
+    store = FakeStore()
+    async with plane(store) as made, running(agent(made, Recording())) as session:
+        await until(lambda: session.epoch == 1)
+        async with opened(made):
+            await until(lambda: session.epoch is None)
+            await asyncio.sleep(0.1)
+            assert store.state().session == 2
