@@ -26,7 +26,7 @@ T = TypeVar("T")
 SEND_SECONDS: Final = 10.0
 FIRST_PAUSE: Final = 0.5
 LONGEST_PAUSE: Final = 10.0
-OUTAGE: Final = (errors.Unavailable, Race, psycopg.OperationalError)
+OUTAGE: Final = (errors.Unavailable, Race, psycopg.OperationalError, psycopg.InterfaceError)
 """The store cannot answer now and will later; reads raise psycopg's errors as they are."""
 
 BROKE: Final = frozenset({1005, 1006, 1011, 1012})

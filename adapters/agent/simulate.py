@@ -152,7 +152,9 @@ class Fleet:
             await self.join()
             for name in self._members:
                 self.start(name)
-            await asyncio.Event().wait()
+            while True:
+                # Only a timer keeps this task from the garbage collector: the loop holds tasks weakly.
+                await asyncio.sleep(3_600)
         finally:
             await self.close()
 

@@ -34,7 +34,7 @@ def list_(database_url: str | None, data_dir: Path | None) -> None:
         }
         for projection in table.ALL
     ]
-    click.echo(tables.table(items, ("name", "kind", "position", "failure")))
+    click.echo(tables.table(items, ("name", "kind", "position", "failure"), None))
 
 
 @projections.command()

@@ -1,7 +1,9 @@
 """Simulated machines are as good as real ones to the domain; a fleet joins once and comes back."""
 
 import asyncio
+import gc
 import stat
+import weakref
 
 import pytest
 from click.testing import CliRunner
@@ -153,6 +155,18 @@ async def test_a_fleet_joins_once_and_comes_back_with_the_same_nodes(tmp_path):
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert len(json.decode(path.read_bytes())) == 3
     assert list(tmp_path.iterdir()) == [path]
+
+
+@scenario
+async def test_a_fleet_whose_task_nobody_keeps_is_not_collected(tmp_path):
+    joins = Joins(FakeStore())
+    async with plane_with(joins) as made:
+        nodes = fleet(made, tmp_path / "fleet.json")
+        lost = weakref.ref(asyncio.create_task(nodes.run()))
+        await until(lambda: len(nodes.connected) == 3)
+        gc.collect()
+        assert lost() is not None
+        await stopped(lost())
 
 
 @scenario
