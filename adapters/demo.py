@@ -5,6 +5,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterable
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -87,20 +88,22 @@ class Demo:
         )
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="demo-agents", daemon=True)
+        self._fleet: Fleet | None = None
+        self._running: Future[None] | None = None
 
     def start(self) -> None:
         """Return when every node of the fleet can be booked."""
         sites = self._sites()
         pools = self._pools(sites)
         members = self._members(sites, pools)
-        fleet = Fleet(self._url, members, self._state)
+        self._fleet = fleet = Fleet(self._url, members, self._state)
         self._thread.start()
         try:
             asyncio.run_coroutine_threadsafe(fleet.join(), self._loop).result()
         except JoinRefused as refused:
             raise DemoError(str(refused)) from refused
         self._adopt(fleet.node_ids.values())
-        asyncio.run_coroutine_threadsafe(fleet.run(), self._loop)
+        self._running = asyncio.run_coroutine_threadsafe(fleet.run(), self._loop)
         self._until_schedulable(sum(plan.nodes for plan in POOLS))
 
     def stop(self) -> None:

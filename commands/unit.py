@@ -13,7 +13,7 @@ from domain.access import Resource, Session
 from domain.event import Append, Change, Event, Meta
 from domain.operation import Answer, Call, Operation, Request
 
-ATTEMPTS: Final = 6
+ATTEMPTS: Final = 16
 
 
 class Contested(msgspec.Struct, frozen=True):

@@ -16,6 +16,8 @@ import click
 from adapters.cli import database
 from adapters.settings import Settings
 
+MAX_CONNECTIONS = 12_000
+
 
 @click.command()
 @click.option("--host", default="127.0.0.1", show_default=True, envvar="BETTER_COMPUTE_HOST")
@@ -75,10 +77,12 @@ def _run(settings: Settings, home: Path, dsn: str) -> None:
     import uvicorn
 
     from adapters import main, telemetry
+    from adapters.agent import protocol
     from adapters.iam.access_file import AccessFileError
     from adapters.postgres.migrate import MigrationError
 
-    telemetry.configure()
+    quiet = settings.demo and sys.stderr.isatty()
+    telemetry.configure("WARNING" if quiet else "INFO")
     access, tokens = _access(settings, home)
     listener = _listen(settings)
     try:
@@ -88,6 +92,8 @@ def _run(settings: Settings, home: Path, dsn: str) -> None:
                 loop="uvloop",
                 http="httptools",
                 ws="websockets-sansio",
+                ws_max_size=protocol.MAX_INVENTORY + 1,
+                limit_concurrency=MAX_CONNECTIONS,
                 log_config=None,
                 access_log=False,
                 timeout_graceful_shutdown=5,

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 REQUEST_S: Final = 10
 TAG: Final = b"@@"
+"""Stands in the template of a row for 22 characters that no other transaction has."""
 Tally = tuple[Counter[str], list[int]]
 
 
