@@ -1,7 +1,7 @@
 """From a decoded request to its answer: commands are performed, queries are read (architecture.md §4)."""
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 import psycopg
 
@@ -12,7 +12,8 @@ from commands import unit
 from commands.gatekeeper import Gatekeeper
 from commands.ports import Ports
 from domain import errors
-from domain.operation import Answer, Call, Listing, Operation, Request
+from domain.access import Session
+from domain.operation import Answer, Call, Operation, Reading, Request
 from queries.reading import Reader
 
 WAIT_S: Final = 2.0
@@ -47,24 +48,34 @@ class Dispatcher:
     def _read(self, operation: Operation, request: Request, call: Call) -> Answer:
         if call.session is None:
             raise errors.Unauthenticated("this operation needs a bearer token")
-        if isinstance(request, Listing) and request.wait_for is not None:
+        if isinstance(request, Reading) and request.wait_for is not None:
             self._until_visible(request.wait_for)
         self.gatekeeper.admit(operation, request, call.session, call.request_id)
         with self._pool.connection() as connection:
             connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             try:
-                reader = Reader(
-                    connection,
-                    call.session,
-                    self._store.now(),
-                    self._visible(),
-                    self._store.load,
-                    self._store.history,
-                )
-                answer: Answer = operation.handle(request, reader)
+                answer: Answer = operation.handle(request, self._reader(connection, operation, call, call.session))
                 return answer
             finally:
                 connection.rollback()
+
+    def _reader(
+        self, connection: psycopg.Connection[Any], operation: Operation, call: Call, session: Session
+    ) -> Reader:
+        def unseen(type: str, id: str, field: str) -> errors.NotFound:
+            return self.gatekeeper.unseen(session, operation.action, type, id, field, call.request_id)
+
+        return Reader(
+            connection,
+            session,
+            self._store.now(),
+            self._visible(),
+            self._store.load,
+            self._store.history,
+            lambda type, id: self._store.resolve(session.tenant_id, type, id),
+            lambda action, resource: self.ports.authorizer.authorize(session, action, resource).allowed,
+            unseen,
+        )
 
     def _until_visible(self, position: int) -> None:
         if not self._wait(position, WAIT_S):

@@ -2,7 +2,7 @@
 
 import re
 from threading import Lock
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -18,8 +18,19 @@ PREFIX: Final = {
     "compute-node": "node",
     "compute-reservation": "rsv",
     "compute-project": "prj",
+    "compute-provider-account": "pacct",
 }
+NAMED: Final = {
+    "site_id": "site",
+    "pool_id": "pool",
+    "node_id": "node",
+    "reservation_id": "rsv",
+    "project_id": "prj",
+    "provider_account_id": "pacct",
+}
+"""Fields of any request that hold an id of this prefix; one of another kind, case or length is refused by name."""
 REFUSALS_A_MINUTE: Final = 60
+MINUTE_MS: Final = 60_000
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
 
@@ -37,7 +48,7 @@ def caller(session: Session) -> admission.Caller:
 
 
 def actor(session: Session) -> str:
-    return f"identity:{session.tenant_id}/{session.identity_id}"
+    return _actor(session.tenant_id, session.identity_id)
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -55,17 +66,18 @@ class Gatekeeper:
         self._store = store
         self._authorizer = authorizer
         self._new_id = new_id
-        self._refusals: dict[tuple[str, str], tuple[int, int]] = {}
+        self._refusals: dict[admission.Caller, tuple[int, int]] = {}
         self._guard = Lock()
 
     def admit(self, operation: Operation, request: Request, session: Session, request_id: str) -> list[Decision]:
         """Decide an operation on every resource that its declaration names."""
+        _check_ids(request)
         decisions = []
         for template in operation.on:
             type_, _, name = template.partition("/")
             if name == "draft":
                 continue
-            if getattr(request, "scope", "tenant") == "fleet":
+            if name == "{acting}" and getattr(request, "scope", "tenant") == "fleet":
                 type_, id_, field = "compute-fleet", "global", "scope"
             else:
                 id_, field = _fill(name, request, session)
@@ -79,11 +91,18 @@ class Gatekeeper:
             ids.parse(PREFIX[type_], id_, field)
         resource = self._store.resolve(session.tenant_id, type_, id_)
         if resource is None:
-            self.refused(session, action, f"{type_}/{id_}", "NotResolved", request_id, "")
+            missing = self.unseen(session, action, type_, id_, field, request_id)
             if type_ == "compute-fleet":
                 raise errors.AccessDenied("only the platform's own tenant sees the whole fleet")
-            raise errors.NotFound(type_.removeprefix("compute-"), id_, field)
+            raise missing
         return resource
+
+    def unseen(
+        self, session: Session, action: str, type_: str, id_: str, field: str, request_id: str
+    ) -> errors.NotFound:
+        """Keep a record of what did not resolve, and make the refusal."""
+        self.refused(session, action, f"{type_}/{id_}", "NotResolved", request_id, "")
+        return errors.NotFound(type_.removeprefix("compute-"), id_, field)
 
     def decide(self, session: Session, action: str, resource: Resource, request_id: str) -> Decision:
         decision = self._authorizer.authorize(session, action, resource)
@@ -96,20 +115,37 @@ class Gatekeeper:
 
     def refused(self, session: Session, action: str, resource: str, reason: str, request_id: str, digest: str) -> None:
         """Record a refusal; beyond 60 a minute of one identity they are counted, not listed (domain.md §9)."""
-        minute = self._store.now() // 60_000
-        key = (session.tenant_id, session.identity_id)
+        who, now = caller(session), self._store.now()
+        self.count_refusals(now)
         with self._guard:
-            of, count = self._refusals.get(key, (minute, 0))
-            missed = count - REFUSALS_A_MINUTE if of != minute else 0
-            count = count + 1 if of == minute else 1
-            self._refusals[key] = (minute, count)
-        who = caller(session)
-        events: list[Any] = [admission.RefusalsCounted(who, missed)] if missed > 0 else []
-        if count <= REFUSALS_A_MINUTE:
-            events.append(admission.Refused(who, request_id, action, resource, reason, digest))
-        changes = tuple(Change(self._new_id("adm"), 0, (event,)) for event in events)
-        if changes:
-            self._store.append(Append(changes, Meta(actor(session), correlation=request_id)))
+            minute, count = self._refusals.get(who, (now // MINUTE_MS, 0))
+            self._refusals[who] = (minute, count + 1)
+        if count < REFUSALS_A_MINUTE:
+            self._record(who, admission.Refused(who, request_id, action, resource, reason, digest), request_id)
+
+    def count_refusals(self, now: int) -> None:
+        """Record, for each minute that is over, how many refusals of an identity were not listed."""
+        with self._guard:
+            over = {who: count for who, (minute, count) in self._refusals.items() if minute != now // MINUTE_MS}
+            for who in over:
+                del self._refusals[who]
+        for who, count in over.items():
+            if count > REFUSALS_A_MINUTE:
+                self._record(who, admission.RefusalsCounted(who, count - REFUSALS_A_MINUTE), None)
+
+    def _record(self, who: admission.Caller, event: admission.Events, request_id: str | None) -> None:
+        change = Change(self._new_id("adm"), 0, (event,))
+        self._store.append(Append((change,), Meta(_actor(who.tenant_id, who.identity_id), correlation=request_id)))
+
+
+def _actor(tenant_id: str, identity_id: str) -> str:
+    return f"identity:{tenant_id}/{identity_id}"
+
+
+def _check_ids(request: Request) -> None:
+    for field in msgspec.structs.fields(type(request)):
+        if field.name in NAMED and isinstance(value := getattr(request, field.name), str):
+            ids.parse(NAMED[field.name], value, field.encode_name)
 
 
 def _fill(name: str, request: Request, session: Session) -> tuple[str, str]:

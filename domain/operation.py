@@ -29,13 +29,24 @@ class Request(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_
     """What a caller sends. Fields named in the path come from it, the others from the body (GET: the query)."""
 
 
-class Listing(Request, frozen=True, kw_only=True):
-    """What every list takes; `wait_for` is a global position that the read model must have reached."""
+class Reading(Request, frozen=True, kw_only=True):
+    """What every query of a read model takes; `wait_for` is a global position that it must have reached."""
+
+    wait_for: Annotated[int, Meta(ge=0, description="wait until this position is visible")] | None = None
+
+
+class Paged(Reading, frozen=True, kw_only=True):
+    """What every query in pages takes; `order` is by age, where nothing else is said."""
 
     limit: Annotated[int, Meta(ge=1, le=1000, description="rows a page")] = 100
     cursor: Annotated[str, Meta(max_length=1024, description="nextCursor of the page before")] | None = None
+    order: Annotated[Literal["asc", "desc"], Meta(description="asc: oldest first")] = "asc"
+
+
+class Listing(Paged, frozen=True, kw_only=True):
+    """What every list takes."""
+
     scope: Annotated[Literal["tenant", "fleet"], Meta(description="fleet: every tenant's, for the platform")] = "tenant"
-    wait_for: Annotated[int, Meta(ge=0, description="wait until this position is visible")] | None = None
 
 
 class Call(Struct, frozen=True, kw_only=True):

@@ -1,9 +1,9 @@
 """Every event of one thing: what, when, who, under which decision (api.md §6)."""
 
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from domain import admission, errors, registry
 from domain.event import Recorded
@@ -14,8 +14,8 @@ from queries.reading import Reader
 class Stream(Request, frozen=True, kw_only=True):
     """`scope=fleet` shows every tenant's, for the platform."""
 
-    id: str
-    scope: str = "tenant"
+    id: Annotated[str, Meta(max_length=200)]
+    scope: Literal["tenant", "fleet"] = "tenant"
 
 
 class Decision(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -62,11 +62,11 @@ def stream(query: Stream, read: Reader) -> Answer:
         raise errors.Invalid("id", "is not the id of anything that the log keeps") from None
     history = read.history(query.id)
     if not history:
-        raise errors.NotFound(kind.noun, query.id)
+        raise read.unseen(kind.noun, query.id, "id")
     if query.scope != "fleet":
         owners = kind.tenants(registry.fold_recorded(query.id, history))
         if read.session.tenant_id not in owners:
-            raise errors.NotFound(kind.noun, query.id)
+            raise read.unseen(kind.noun, query.id, "id")
     decisions = {recorded.meta.admission for recorded in history} - {None}
     known = {id: _decision(read.load(id).state.recorded) for id in decisions if id}
     items = tuple(_entry(recorded, known) for recorded in history)

@@ -45,8 +45,6 @@ def list_(query: List, read: Reader) -> Answer:
     WHERE (%s::text IS NULL OR b.tenant_id = %s OR pools.tenant_id = %s)
       AND (%s::text IS NULL OR b.pool_id = %s) AND (%s::text IS NULL OR b.node_id = %s)
       AND (%s::text IS NULL OR b.reservation_id = %s) AND b.during && int8range(%s, %s)
-      AND (lower(b.during), b.device_id || '|' || b.allocation_id) > (%s, %s)
-    ORDER BY lower(b.during), b.device_id || '|' || b.allocation_id LIMIT %s
     """
     tenant = tenants(query, read)
     wanted = (query.pool_id, query.node_id, query.reservation_id)
@@ -64,7 +62,7 @@ OPERATIONS = (
         on=("compute-tenant/{acting}",),
         handle=list_,
         summary="List bookings of your pools and of your tenant",
-        refusals=(errors.AccessDenied,),
+        refusals=(errors.AccessDenied, errors.ProjectionBehind),
         columns=("deviceId", "from", "until", "reservationId", "tenantId", "bound"),
     ),
 )

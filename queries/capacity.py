@@ -5,17 +5,17 @@ schedulable now. Another tenant sees its own use and what its quota leaves of wh
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
 from domain import errors
-from domain.operation import Answer, Operation, Request
-from queries.reading import Reader
+from domain.operation import Answer, Operation, Reading
+from queries.reading import Reader, may_get
 
 
-class List(Request, frozen=True, kw_only=True):
+class List(Reading, frozen=True, kw_only=True):
     pool_id: str | None = None
     at: Annotated[int, Meta(ge=0, le=2**53, description="instant in epoch ms, default now")] | None = None
 
@@ -59,7 +59,9 @@ WITH RECURSIVE line (id, parent, depth) AS (
     SELECT t.id, t.parent, line.depth + 1 FROM catalog_tenants AS t JOIN line ON t.id = line.parent
     WHERE line.depth < 16
 )
-SELECT pools.id, pools.name, pools.gpu_model, pools.tenant_id, offer.offer_id
+SELECT pools.id, pools.name, pools.gpu_model, pools.tenant_id, offer.offer_id,
+       CASE WHEN pools.class = 'metal-dedicated' THEN 'node' WHEN pools.sharing = 'exclusive' THEN 'gpu'
+            WHEN pools.sharing = 'mig' THEN 'gpu.mig' ELSE 'gpu.slot' END
 FROM pools
 LEFT JOIN LATERAL (
     SELECT offer_id FROM catalog_offers AS o JOIN line ON line.id = o.tenant_id
@@ -93,9 +95,11 @@ WHERE n.pool_id = ANY(%s) GROUP BY 1, 2
 """
 
 _SCALARS_BOOKED = """
-SELECT n.pool_id, b.resource, r.tenant_id, true, n.schedulable, sum(b.amount)::bigint
+SELECT n.pool_id, b.resource, d.tenant_id, d.bound, n.schedulable, sum(b.amount)::bigint
 FROM scalar_bookings AS b JOIN nodes AS n ON n.id = b.node_id
-JOIN reservations AS r ON r.id = b.reservation_id
+JOIN LATERAL (
+    SELECT tenant_id, bound FROM device_bookings WHERE allocation_id = b.allocation_id LIMIT 1
+) AS d ON true
 WHERE n.pool_id = ANY(%s) AND b.during @> %s::bigint GROUP BY 1, 2, 3, 4, 5
 """
 
@@ -112,24 +116,32 @@ WHERE scope = ANY(%s) AND during @> %s::bigint GROUP BY 1, 2
 def list_(query: List, read: Reader) -> Answer:
     at = read.now if query.at is None else query.at
     me = read.session.tenant_id
+    if query.pool_id is not None and read.resolve("compute-pool", query.pool_id) is None:
+        raise read.unseen("compute-pool", query.pool_id, "poolId")
     pools = read.connection.execute(_POOLS, (me, query.pool_id, query.pool_id, me)).fetchall()
-    if query.pool_id is not None and not pools:
-        raise errors.NotFound("pool", query.pool_id, "poolId")
-    ids = [pool[0] for pool in pools]
-    counts = _count(read, ids, at, me)
+    visible = may_get(read, "compute-pool", [pool[0] for pool in pools])
+    pools = [pool for pool in pools if pool[0] in visible]
+    counts = _count(read, [pool[0] for pool in pools], at, me)
     offers = [pool[4] for pool in pools if pool[3] != me]
     limits = _amounts(read.connection.execute(_LIMITS, (offers,)).fetchall())
     used = _amounts(read.connection.execute(_USED, (offers, at)).fetchall())
     rows: list[Row] = []
     for pool in pools:
-        for resource, count in sorted(counts[pool[0]].items()):
-            if pool[3] == me:
-                rows.append(_owners(pool, resource, at, count))
-            else:
-                limit = limits.get((pool[4], resource), 0)
+        known = counts[pool[0]]
+        if pool[3] == me:
+            rows += [_owners(pool, resource, at, known[resource]) for resource in sorted({pool[5], *known})]
+        else:
+            offered = {resource: limit for (offer, resource), limit in limits.items() if offer == pool[4]}
+            for resource in sorted({*offered, *_in_use(known)}):
+                limit = offered.get(resource, 0)
                 left = max(0, limit - used.get((pool[4], resource), 0))
-                rows.append(_tenants(pool, resource, at, count, limit, left))
+                rows.append(_tenants(pool, resource, at, known[resource], limit, left))
     return Answer(body=Rows(tuple(rows)), position=read.position)
+
+
+def _in_use(counts: Mapping[str, _Count]) -> list[str]:
+    """What a tenant uses although its offer grants none of it (any more)."""
+    return [resource for resource, count in counts.items() if count.own_allocated or count.own_reserved]
 
 
 def _amounts(rows: Iterable[tuple[str, str, int]]) -> dict[tuple[str, str], int]:
@@ -209,7 +221,7 @@ OPERATIONS = (
         on=("compute-tenant/{acting}",),
         handle=list_,
         summary="Show what each pool has, holds and has left",
-        refusals=(errors.AccessDenied, errors.NotFound),
+        refusals=(errors.AccessDenied, errors.NotFound, errors.ProjectionBehind),
         columns=(
             "poolName",
             "resource",

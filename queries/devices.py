@@ -26,7 +26,6 @@ def list_(query: List, read: Reader) -> Answer:
     WHERE (%s::text IS NULL OR nodes.tenant_id = %s) AND (%s::text IS NULL OR devices.pool_id = %s)
       AND (%s::text IS NULL OR devices.node_id = %s) AND (%s::text IS NULL OR devices.class = %s)
       AND (%s::boolean IS NULL OR devices.bookable = %s)
-      AND (0::bigint, devices.node_id || '|' || devices.id) > (%s, %s) ORDER BY devices.node_id, devices.id LIMIT %s
     """
     wanted = (tenants(query, read), query.pool_id, query.node_id, query.class_, query.bookable)
     return listed(read, query, sql, [value for value in wanted for _ in range(2)])

@@ -13,7 +13,6 @@ def list_(query: List, read: Reader) -> Answer:
     sql = """
     SELECT created_at, id, view FROM join_tokens
     WHERE (%s::text IS NULL OR tenant_id = %s) AND (%s::text IS NULL OR site_id = %s)
-      AND (created_at, id) > (%s, %s) ORDER BY created_at, id LIMIT %s
     """
     tenant = tenants(query, read)
     return listed(read, query, sql, (tenant, tenant, query.site_id, query.site_id))

@@ -54,7 +54,6 @@ def list_(query: List, read: Reader) -> Answer:
     WHERE (%s::text IS NULL OR tenant_id = %s) AND (%s::text IS NULL OR pool_id = %s)
       AND (%s::text IS NULL OR site_id = %s) AND (%s::text IS NULL OR provision_state = %s)
       AND (%s::text IS NULL OR connectivity = %s) AND (%s::boolean IS NULL OR schedulable = %s)
-      AND (created_at, id) > (%s, %s) ORDER BY created_at, id LIMIT %s
     """
     wanted = (
         tenants(query, read),
@@ -64,7 +63,7 @@ def list_(query: List, read: Reader) -> Answer:
         query.connectivity,
         query.schedulable,
     )
-    return listed(read, query, sql, [value for value in wanted for _ in range(2)])
+    return listed(read, query, sql, [value for value in wanted for _ in range(2)], "compute-node")
 
 
 def get(query: Get, read: Reader) -> Answer:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from domain import errors, offering, pool
-from domain.operation import Answer, Listing, Operation, Page, Request
+from domain.operation import Answer, Listing, Operation, Page, Paged, Request
 from queries.reading import Reader, listed, one, tenants
 
 
@@ -17,7 +17,7 @@ class Get(Request, frozen=True, kw_only=True):
     id: str
 
 
-class Offers(Listing, frozen=True, kw_only=True):
+class Offers(Paged, frozen=True, kw_only=True):
     id: str
 
 
@@ -36,12 +36,11 @@ def list_(query: List, read: Reader) -> Answer:
             WHERE o.pool_id = pools.id AND (line.depth = 0 OR o.include_descendants)))
       AND (%s::text IS NULL OR site_id = %s) AND (%s::text IS NULL OR gpu_model = %s)
       AND (%s::boolean IS NULL OR retired = %s)
-      AND (created_at, id) > (%s, %s) ORDER BY created_at, id LIMIT %s
     """
     tenant = tenants(query, read)
     own = (tenant, tenant, tenant, tenant, tenant)
     wanted = (query.site_id, query.site_id, query.gpu_model, query.gpu_model, query.retired, query.retired)
-    return listed(read, query, sql, (*own, *wanted))
+    return listed(read, query, sql, (*own, *wanted), "compute-pool")
 
 
 def get(query: Get, read: Reader) -> Answer:
@@ -57,7 +56,6 @@ def offers(query: Offers, read: Reader) -> Answer:
     sql = """
     SELECT created_at, id, view FROM offerings
     WHERE pool_id = %s AND NOT withdrawn AND (%s OR tenant_id = %s)
-      AND (created_at, id) > (%s, %s) ORDER BY created_at, id LIMIT %s
     """
     tenant = read.session.tenant_id
     mine = read.load(query.id).state.owner_tenant_id == tenant

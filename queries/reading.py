@@ -3,19 +3,37 @@
 import base64
 import binascii
 from collections.abc import Callable, Sequence
-from typing import Any, LiteralString
+from typing import Any, Final, LiteralString
 
 import msgspec
 from psycopg import Connection
 
 from domain import errors
-from domain.access import Session
+from domain.access import Resource, Session
 from domain.event import Recorded
-from domain.operation import Answer, Listing, Page
+from domain.operation import Answer, Listing, Page, Paged
+
+SHORT_PAGE_AFTER: Final = 10
+"""A page whose rows the caller may mostly not see is cut short after so many reads; the cursor goes on."""
+
+_GET: Final = {
+    "compute-site": "compute:sites:get",
+    "compute-pool": "compute:pools:get",
+    "compute-node": "compute:nodes:get",
+    "compute-reservation": "compute:reservations:get",
+}
+_INT64: Final = range(-(1 << 63), 1 << 63)
+
+Row = tuple[int, str, bytes]
+"""Where a row stands in the order, its id, and what is shown of it."""
 
 
 class Reader(msgspec.Struct, frozen=True):
-    """A connection for this query, who asks, and the log's own streams for what must be current."""
+    """A connection for this query, who asks, and the log's own streams for what must be current.
+
+    `resolve` gives a thing as the caller's tenant sees it, `allowed` decides an action on it, `unseen` keeps a record
+    of what did not resolve and makes the refusal.
+    """
 
     connection: Connection[Any]
     session: Session
@@ -23,6 +41,9 @@ class Reader(msgspec.Struct, frozen=True):
     position: int
     load: Callable[[str], Any]
     history: Callable[[str], list[Recorded]]
+    resolve: Callable[[str, str], Resource | None]
+    allowed: Callable[[str, Resource], bool]
+    unseen: Callable[[str, str, str], errors.NotFound]
 
 
 def tenants(request: Listing, read: Reader) -> str | None:
@@ -30,32 +51,72 @@ def tenants(request: Listing, read: Reader) -> str | None:
     return None if request.scope == "fleet" else read.session.tenant_id
 
 
-def after(request: Listing) -> tuple[int, str]:
+def after(request: Paged) -> tuple[int, str] | None:
     """Where the page begins: behind the last row of the page before."""
     if request.cursor is None:
-        return (-1, "")
+        return None
     try:
-        created, id = msgspec.json.decode(base64.urlsafe_b64decode(request.cursor), type=tuple[int, str])
+        at, id = msgspec.json.decode(base64.urlsafe_b64decode(request.cursor), type=tuple[int, str])
     except (binascii.Error, ValueError, msgspec.MsgspecError):
-        raise errors.Invalid("cursor", "is not the nextCursor of an earlier page") from None
-    return created, id
+        at, id = -1, ""
+    if not id.isprintable() or not id or at not in _INT64:
+        raise errors.Invalid("cursor", "is not the nextCursor of an earlier page")
+    return at, id
 
 
-def page(rows: Sequence[tuple[int, str, bytes]], limit: int, position: int) -> Answer:
-    """A page of rows (created, id, view), read with one more than `limit` to know whether another follows."""
-    cursor = None
-    if len(rows) > limit:
-        created, id, _ = rows[limit - 1]
-        cursor = base64.urlsafe_b64encode(msgspec.json.encode((created, id))).decode()
-    items = tuple(msgspec.Raw(view) for _, _, view in rows[:limit])
-    return Answer(body=Page(items, cursor), position=position)
+def may_get(read: Reader, type: str, ids: Sequence[str]) -> frozenset[str]:
+    """Which of these things of one type, all within the caller's view, the caller may `get`."""
+    sql = "SELECT id, parent_id, attributes FROM catalog WHERE type = %s AND id = ANY(%s)"
+    tenant, pool = read.session.tenant_id, "compute-pool"
+    return frozenset(
+        id
+        for id, parent, attributes in read.connection.execute(sql, (type, ids), prepare=True).fetchall()
+        if read.allowed(_GET[type], Resource(type, id, tenant, attributes, pool if parent else None, parent))
+    )
 
 
-def listed(read: Reader, request: Listing, sql: LiteralString, filters: Sequence[Any]) -> Answer:
-    """Run a list's statement, whose last parameters are the place in the order and the number of rows."""
-    params = (*filters, *after(request), request.limit + 1)
-    rows = read.connection.execute(sql, params, prepare=True).fetchall()
-    return page(rows, request.limit, read.position)
+def listed(read: Reader, request: Paged, sql: LiteralString, filters: Sequence[Any], of: str | None = None) -> Answer:
+    """One page of the rows that `sql` selects as (place in the order, id, view), in the order of place and id.
+
+    With `of`, a resource type, only rows whose `get` the caller may are shown (api.md §2, Lists); whoever may list
+    the whole fleet sees all of it.
+    """
+    whole = of is None or getattr(request, "scope", "tenant") == "fleet"
+    place, more = after(request), True
+    rows: list[Row] = []
+    for _ in range(SHORT_PAGE_AFTER):
+        found = _read(read, request, sql, filters, place)
+        ids = [id for _, id, _ in found]
+        may = frozenset(ids) if of is None or whole else may_get(read, of, ids)
+        for row in found[: request.limit]:
+            place = row[:2]
+            if row[1] in may:
+                rows.append(row)
+            if len(rows) == request.limit:
+                break
+        more = bool(found) and place != found[-1][:2]
+        if not more or len(rows) == request.limit:
+            break
+    return _page(rows, place if more else None, read.position)
+
+
+def _read(
+    read: Reader, request: Paged, sql: LiteralString, filters: Sequence[Any], place: tuple[int, str] | None
+) -> list[Row]:
+    """One row more than the page, to know whether another follows."""
+    rows: LiteralString = "SELECT * FROM (" + sql + ") AS listed (at, id, view)"
+    behind: LiteralString = " WHERE (at, id) > (%s, %s) ORDER BY at, id LIMIT %s"
+    before: LiteralString = " WHERE (at, id) < (%s, %s) ORDER BY at DESC, id DESC LIMIT %s"
+    start = (-(1 << 63), "") if request.order == "asc" else ((1 << 63) - 1, "")
+    params = (*filters, *(place or start), request.limit + 1)
+    return read.connection.execute(
+        rows + (behind if request.order == "asc" else before), params, prepare=True
+    ).fetchall()
+
+
+def _page(rows: Sequence[Row], place: tuple[int, str] | None, position: int) -> Answer:
+    cursor = None if place is None else base64.urlsafe_b64encode(msgspec.json.encode(place)).decode()
+    return Answer(body=Page(tuple(msgspec.Raw(view) for _, _, view in rows), cursor), position=position)
 
 
 def one(read: Reader, stream: str, view: Callable[[str, Any, int], Any]) -> Answer:

@@ -23,11 +23,10 @@ def list_(query: List, read: Reader) -> Answer:
     WHERE (%s::text IS NULL OR tenant_id = %s) AND (%s::text IS NULL OR pool_id = %s)
       AND (%s::text IS NULL OR project_id = %s) AND state_name = coalesce(%s, state_name)
       AND (%s::text IS NOT NULL OR state_name <> 'draft')
-      AND (created_at, id) > (%s, %s) ORDER BY created_at, id LIMIT %s
     """
     tenant = tenants(query, read)
     pairs = (tenant, tenant, query.pool_id, query.pool_id, query.project_id, query.project_id)
-    return listed(read, query, sql, (*pairs, query.state, query.state))
+    return listed(read, query, sql, (*pairs, query.state, query.state), "compute-reservation")
 
 
 def get(query: Get, read: Reader) -> Answer:

@@ -22,10 +22,9 @@ def list_(query: List, read: Reader) -> Answer:
     )))::text, 'UTF8')
     FROM sites
     WHERE (%s::text IS NULL OR tenant_id = %s) AND (%s::text IS NULL OR kind = %s)
-      AND (created_at, id) > (%s, %s) ORDER BY created_at, id LIMIT %s
     """
     tenant = tenants(query, read)
-    return listed(read, query, sql, (tenant, tenant, query.kind, query.kind))
+    return listed(read, query, sql, (tenant, tenant, query.kind, query.kind), "compute-site")
 
 
 def get(query: Get, read: Reader) -> Answer:

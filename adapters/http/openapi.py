@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from domain import errors
-from domain.operation import ALWAYS, Listing, Operation
+from domain.operation import ALWAYS, Operation, Reading
 
 from . import problems
 from .decode import INT64, Shape
@@ -211,7 +211,7 @@ def _codes(operation: Operation, has_body: bool) -> dict[int, set[str]]:
         kinds |= {errors.StaleVersion, problems.TooLarge, problems.UnsupportedMediaType}
     if operation.key != "none":
         kinds.add(errors.KeyReused)
-    if issubclass(operation.request, Listing):
+    if issubclass(operation.request, Reading):
         kinds.add(errors.ProjectionBehind)
     found: dict[int, set[str]] = {}
     for kind in kinds:

@@ -1,0 +1,188 @@
+"""`python -m tests.bench`: what the plane does on this machine, beside what its PostgreSQL could do at most.
+
+Everything runs on loopback and sockets in one temporary directory, with commits made durable; the rounds take all
+cells in turn, so that a noisy minute reaches each of them.
+"""
+
+import argparse
+import os
+import platform
+import shutil
+import signal
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import psycopg
+
+from adapters.postgres import embedded
+from tests.bench import crew, figures, fleet, limit, starts
+from tests.bench.plane import Plane, serving
+
+CLIENTS: Final = 8
+DAY_MS: Final = 86_400_000
+SETTLE_S: Final = 20.0
+AHEAD, SOLO, NOW = "crowd, starting later", "one tenant, starting later", "crowd, starting now"
+PLAIN, PIPELINE = "statement by statement", "pipeline"
+
+
+class Bench:
+    """A plane with its fleet and the limit's database; `cells` keeps what every round measured, by name."""
+
+    def __init__(self, plane: Plane, dsn: str, cast: fleet.Cast, nodes: int, seconds: float) -> None:
+        self.plane = plane
+        self.dsn = dsn
+        self.cast = cast
+        self.seconds = seconds
+        self.pool_id = fleet.build(plane, dsn, cast, nodes)
+        self.limit_dsn = limit.database(dsn)
+        self.settle()
+        sample = self.plane.ok(
+            "POST", "/v1/reservations", cast.crowd[0][0], self.body(DAY_MS), **{"idempotency-key": "sample"}
+        )
+        self.statements, self.rows = limit.statements(dsn, sample["id"])
+        self.cells: dict[str, list[crew.Run]] = defaultdict(list)
+        self.cpu: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+
+    def body(self, ahead_ms: int) -> dict[str, Any]:
+        asked = {"poolId": self.pool_id, "devices": [{"class": "gpu", "count": 1}], "durationSeconds": 3600}
+        return {**asked, "startsAt": int(time.time() * 1000) + ahead_ms} if ahead_ms else asked
+
+    def settle(self) -> None:
+        """Wait, a bounded time, until the plane has done all that follows from what it was told."""
+        due = "SELECT count(*) FROM reservations WHERE due_at <= database_ms()"
+        deadline = time.monotonic() + SETTLE_S
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            while time.monotonic() < deadline:
+                lag = self.plane.ask("GET", "/health/ready")[1]["checks"]["projectionLag"]
+                left = connection.execute(due).fetchone()
+                if lag == 0 and left == (0,):
+                    return
+                time.sleep(0.1)
+
+    def creating(self, name: str, tokens: list[list[str]], ahead_ms: int) -> tuple[str, list[dict[str, Any]]]:
+        common = {"kind": "http", "host": self.plane.host, "port": self.plane.port, "body": self.body(ahead_ms)}
+        return name, [{**common, "tokens": mine} for mine in tokens]
+
+    def writing(self, name: str) -> tuple[str, list[dict[str, Any]]]:
+        job = {"kind": "sql", "dsn": self.limit_dsn, "statements": self.statements, "pipeline": name == PIPELINE}
+        return name, [job] * CLIENTS
+
+    def round(self, number: int, clients: list[Any]) -> None:
+        """Each round books another day, so that the calendar of no round is fuller than that of another."""
+        for name, jobs in (
+            self.creating(AHEAD, self.cast.crowd, (10 + 3 * number) * DAY_MS),
+            self.writing(PLAIN),
+            self.creating(SOLO, self.cast.solo, (11 + 3 * number) * DAY_MS),
+            self.writing(PIPELINE),
+            self.creating(NOW, self.cast.crowd, 0),
+        ):
+            before = self.plane.cpu()
+            run = crew.run(clients, jobs, self.seconds)
+            self.cells[name].append(run)
+            used = {of: spent - before[of] for of, spent in self.plane.cpu().items()} | {"clients": run.cpu}
+            for of, spent in used.items():
+                self.cpu[name][of] += spent
+            self.settle()
+
+    def report(self) -> str:
+        plain, pipeline = self.rates(PLAIN, "written"), self.rates(PIPELINE, "written")
+        rows = []
+        for name in (AHEAD, SOLO, NOW):
+            placed = self.rates(name, "placed")
+            rows += [(f"created and placed a second ({name})", figures.spread(placed))]
+            rows += [(f"  {n} latency, ms", figures.spread(self.latency(name, s), 1)) for n, s in PERCENTILES]
+            rows += [("  processor", figures.shares(self.cpu[name], self.seconds * len(placed)))]
+            if other := self.others(name):
+                rows += [("  other answers", other)]
+        for name, rates in ((PLAIN, plain), (PIPELINE, pipeline)):
+            rows += [(f"limit: transactions a second, {self.rows} rows each ({name})", figures.spread(rates))]
+            rows += [("  processor", figures.shares(self.cpu[name], self.seconds * len(rates)))]
+        for name in (AHEAD, SOLO, NOW):
+            placed = self.rates(name, "placed")
+            both = f"{figures.ratio(placed, plain)}, {figures.ratio(placed, pipeline)}"
+            rows += [(f"ratio to the limit ({name}): by statement, pipeline", both)]
+        return figures.table(f"Reservations, {CLIENTS} clients", rows)
+
+    def rates(self, name: str, outcome: str) -> list[float]:
+        return [run.rate(outcome) for run in self.cells[name]]
+
+    def latency(self, name: str, share: float) -> list[float]:
+        return [figures.percentile(run.micros, share) / 1000 for run in self.cells[name]]
+
+    def others(self, name: str) -> str:
+        counted: dict[str, int] = defaultdict(int)
+        for run in self.cells[name]:
+            for outcome, times in run.outcomes.items():
+                counted[outcome] += times
+        return ", ".join(f"{times} {outcome}" for outcome, times in counted.items() if outcome != "placed")
+
+
+PERCENTILES: Final = (("p50", 0.5), ("p99", 0.99))
+
+
+@contextmanager
+def home() -> Iterator[Path]:
+    """A directory that the server's account may pass through, gone at the end."""
+    made = Path(tempfile.mkdtemp(prefix="better-compute-bench-"))
+    made.chmod(0o711)
+    try:
+        yield made
+    finally:
+        shutil.rmtree(made)
+
+
+def machine(dsn: str) -> str:
+    names = ("server_version", "fsync", "synchronous_commit", "full_page_writes", "shared_buffers")
+    with psycopg.connect(dsn) as connection:
+        shown = {name: connection.execute(f"SHOW {name}".encode()).fetchone() for name in names}
+    settings = ", ".join(f"{name} {value[0]}" for name, value in shown.items() if value)
+    ours = f"{os.cpu_count()} cores ({platform.machine()}), Python {platform.python_version()}"
+    return f"{ours}, Linux {platform.release()}, load {os.getloadavg()[0]:.1f}\nPostgreSQL: {settings}\n"
+
+
+def load(place: Path, options: argparse.Namespace) -> list[float]:
+    """Print the table of reservations; return the start times on the data that this left."""
+    access, data = place / "access.toml", place / "data"
+    cast = fleet.write_access(access, CLIENTS)
+    with serving(data, "--access-file", str(access)) as plane, embedded.reached(data) as dsn:
+        print(machine(dsn), flush=True)
+        bench = Bench(plane, dsn, cast, options.nodes, options.seconds)
+        with crew.crew(CLIENTS) as clients:
+            for number in range(options.rounds):
+                bench.round(number, clients)
+        print(bench.report(), flush=True)
+    found = []
+    for _ in range(3):
+        with serving(data, "--access-file", str(access)) as plane:
+            found.append(plane.started)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5, help="default 5")
+    parser.add_argument("--seconds", type=float, default=3.0, help="of each cell of a round; default 3")
+    parser.add_argument("--nodes", type=int, default=1000, help="of 8 H100; default 1000")
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: exit(1))
+    began = time.monotonic()
+    with home() as place:
+        loaded = load(place, options)
+        fresh, again = starts.starts(place, options.rounds)
+    rows = [
+        ("serve ready, fresh data directory, s", figures.spread(fresh, 2)),
+        ("serve ready, existing data directory, s", figures.spread(again, 2)),
+        ("serve ready, the data directory of the load above, s", figures.spread(loaded, 2)),
+        ("better-compute --help, ms", figures.spread(starts.help_millis())),
+    ]
+    print(figures.table("Waiting", rows))
+    print(f"median (lowest-highest) of {options.rounds} rounds; all took {time.monotonic() - began:.0f} s")
+
+
+if __name__ == "__main__":
+    main()
