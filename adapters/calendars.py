@@ -1,29 +1,55 @@
 """The calendars of this process: one a pool, fed by the follower, looked at under a lock (architecture.md §4)."""
 
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import Lock
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from domain import calendar, node, pool, reservation
 from domain.device import Device, Quantity, Version
 from domain.event import Recorded
 
 CATCH_UP_S: Final = 0.2
+HELD_S: Final = 10.0
 _CLEANING_MS: Final = 1000
+_MARK: Final = "mark_"
+_FREEING: Final = (
+    reservation.ReleaseStarted,
+    reservation.TornDown,
+    reservation.Queued,
+    reservation.Failed,
+    reservation.Cancelled,
+    reservation.Expired,
+)
 
 
 class Calendars:
-    """Implements the commands' port. `head` gives the log's last position, `wait` waits until it was read."""
+    """Implements the commands' port. `head` gives the log's last position, `wait` waits until it was read.
 
-    def __init__(self, head: Callable[[], int], wait: Callable[[int, float], bool]) -> None:
+    `_choices` are bookings made by this process that the log has not confirmed yet. `_held` has, by atom,
+    the keys and starts of bookings that ended and are not torn down yet.
+    """
+
+    def __init__(
+        self,
+        head: Callable[[], int],
+        wait: Callable[[int, float], bool],
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._monotonic = monotonic
+        self._choices: dict[str, tuple[str, float]] = {}
         self._head = head
         self._wait = wait
         self._calendars: dict[str, calendar.Calendar] = {}
         self._locks: dict[str, Lock] = defaultdict(Lock)
         self._nodes: dict[str, node.State] = {}
-        self._allocations: dict[str, tuple[str, tuple[reservation.Allocation, ...]]] = {}
+        self._placed: dict[str, _Placed] = {}
+        self._held: dict[str, dict[str, int]] = defaultdict(dict)
         self._changes: dict[str, int] = defaultdict(int)
         self._known = Lock()
 
@@ -41,6 +67,20 @@ class Calendars:
             of.mark_busy(atoms, *window, position)
         self._wait(position, CATCH_UP_S)
 
+    def hold(self, pool_id: str, allocation_ids: Sequence[str]) -> None:
+        """Choices of this process; a choice that the log does not confirm in time is given back."""
+        deadline = self._monotonic() + HELD_S
+        for allocation_id in allocation_ids:
+            self._choices[allocation_id] = (pool_id, deadline)
+
+    def drop(self, allocation_ids: Sequence[str]) -> None:
+        for allocation_id in allocation_ids:
+            chosen = self._choices.pop(allocation_id, None)
+            if chosen is not None:
+                with self.locked(chosen[0]) as of:
+                    of.unbook(allocation_id)
+                self._changes[chosen[0]] += 1
+
     def changes(self, pool_id: str) -> int:
         """A number that grows with everything that may have made room in a pool."""
         return self._changes[pool_id]
@@ -56,6 +96,9 @@ class Calendars:
             elif isinstance(event, pool.Created | pool.PolicyChanged):
                 with self.locked(recorded.stream) as of:
                     of.gap_ms = event.policy.cleaning_seconds * _CLEANING_MS
+                self._changes[recorded.stream] += 1
+        now = self._monotonic()
+        self.drop([id for id, (_, deadline) in list(self._choices.items()) if deadline < now])
         last = batch[-1]
         for pool_id in list(self._calendars):
             with self.locked(pool_id) as of:
@@ -77,40 +120,91 @@ class Calendars:
 
     def _of_reservation(self, reservation_id: str, event: reservation.Events) -> None:
         if isinstance(event, reservation.Placed):
-            self._allocations[reservation_id] = (event.pool_id, event.allocations)
+            self._placed[reservation_id] = _Placed(event.pool_id, event.starts_at, event.allocations)
             with self.locked(event.pool_id) as of:
                 for a in event.allocations:
+                    self._choices.pop(a.id, None)
                     of.book(a.id, a.node_id, a.atoms, a.scalars, event.starts_at, event.ends_at)
             return
-        known = self._allocations.get(reservation_id)
-        if known is not None:
-            with self.locked(known[0]) as of:
-                self._ended(reservation_id, known[1], event, of)
-            self._changes[known[0]] += 1
+        placed = self._placed.get(reservation_id)
+        if placed is not None and isinstance(event, _FREEING):
+            with self.locked(placed.pool_id) as of:
+                left = self._ended(placed, event, of)
+            if left:
+                self._placed[reservation_id] = replace(placed, allocations=left)
+            else:
+                del self._placed[reservation_id]
+            self._changes[placed.pool_id] += 1
 
     def _ended(
-        self,
-        reservation_id: str,
-        allocations: Sequence[reservation.Allocation],
-        event: reservation.Events,
-        of: calendar.Calendar,
-    ) -> None:
+        self, placed: "_Placed", event: reservation.Events, of: calendar.Calendar
+    ) -> tuple[reservation.Allocation, ...]:
+        """The same as `device_bookings` does: what ended holds on until torn down or until the next booking.
+
+        Returns the allocations that hold anything from now on.
+        """
         match event:
             case reservation.ReleaseStarted() | reservation.Failed(began=True):
-                for allocation in allocations:
-                    of.rebound(allocation.id, None)
+                for allocation in placed.allocations:
+                    self._hold(allocation, placed.starts_at, of)
+                return placed.allocations
             case reservation.TornDown(allocation_id=allocation_id, at=at):
-                of.rebound(allocation_id, at)
-                left = tuple(a for a in allocations if a.id != allocation_id)
-                self._allocations[reservation_id] = (of.pool_id, left)
-                if not left:
-                    del self._allocations[reservation_id]
-            case reservation.Cancelled() | reservation.Expired() | reservation.Failed():
-                for allocation in allocations:
-                    of.unbook(allocation.id)
-                del self._allocations[reservation_id]
+                for allocation in placed.allocations:
+                    if allocation.id == allocation_id:
+                        self._free(allocation, at, of)
+                return tuple(a for a in placed.allocations if a.id != allocation_id)
             case _:
-                pass
+                for allocation in placed.allocations:
+                    of.unbook(allocation.id)
+                for allocation in placed.allocations:
+                    self._hold_further(allocation, of)
+                return ()
+
+    def _hold(self, allocation: reservation.Allocation, start: int, of: calendar.Calendar) -> None:
+        """From here on each atom ends for itself; the scalars stay under the allocation's own id."""
+        node_id = allocation.node_id
+        of.book(allocation.id, node_id, (), allocation.scalars, start, None)
+        for atom in allocation.atoms:
+            key = f"{allocation.id}/{atom}"
+            self._held[atom][key] = start
+            of.book(key, node_id, (atom,), {}, start, self._next(of, node_id, atom, start))
+
+    def _hold_further(self, gone: reservation.Allocation, of: calendar.Calendar) -> None:
+        """A booking that followed is gone: what held its atoms before goes on holding them."""
+        for atom in gone.atoms:
+            for key, start in self._held.get(atom, {}).items():
+                of.book(key, gone.node_id, (atom,), {}, start, self._next(of, gone.node_id, atom, start))
+
+    def _next(self, of: calendar.Calendar, node_id: str, atom: str, start: int) -> int | None:
+        """When the next booking of an atom starts, None if none is known; marks and choices are not bookings."""
+        entry = of.entries.get(node_id)
+        if entry is None:
+            return None
+        bit = entry.bits.get(atom, 0)
+        booked = (
+            key
+            for key, mask in entry.held.items()
+            if mask & bit and not key.startswith(_MARK) and key not in self._choices
+        )
+        return min((s for key in booked if (s := of.bookings[key].start) > start), default=None)
+
+    def _free(self, allocation: reservation.Allocation, at: int, of: calendar.Calendar) -> None:
+        of.rebound(allocation.id, at)
+        for atom in allocation.atoms:
+            key = f"{allocation.id}/{atom}"
+            if (booking := of.bookings.get(key)) is not None:
+                of.rebound(key, max(booking.start + 1, min(booking.until, at)))
+            self._held[atom].pop(key, None)
+            if not self._held[atom]:
+                del self._held[atom]
+
+
+class _Placed(Struct, frozen=True):
+    """What a reservation holds in a pool's calendar, from when on."""
+
+    pool_id: str
+    starts_at: int
+    allocations: tuple[reservation.Allocation, ...]
 
 
 def _as_node(node_id: str, state: node.State) -> calendar.Node:

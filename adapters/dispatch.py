@@ -20,7 +20,7 @@ WAIT_S: Final = 2.0
 
 
 class Dispatcher:
-    """`visible` is the position that the read models show, `wait` waits until they show one."""
+    """`visible` is the position that the read models show, `wait` waits until they show one, `head` the log's last."""
 
     def __init__(
         self,
@@ -29,6 +29,7 @@ class Dispatcher:
         pool: Pool,
         visible: Callable[[], int],
         wait: Callable[[int, float], bool],
+        head: Callable[[], int],
     ) -> None:
         self.ports = ports
         self.gatekeeper = Gatekeeper(store, ports.authorizer, ports.new_id)
@@ -36,6 +37,7 @@ class Dispatcher:
         self._pool = pool
         self._visible = visible
         self._wait = wait
+        self._head = head
 
     def __call__(self, operation: Operation, request: Request, call: Call) -> Answer:
         try:
@@ -78,7 +80,8 @@ class Dispatcher:
         )
 
     def _until_visible(self, position: int) -> None:
-        if not self._wait(position, WAIT_S):
+        """A position that the log has not reached is none that an answer gave: waiting would only hold a thread."""
+        if self._visible() < position and (position > self._head() or not self._wait(position, WAIT_S)):
             raise errors.ProjectionBehind(
                 f"the lists show position {self._visible()}, waitFor names {position}; try again"
             )

@@ -4,6 +4,7 @@ import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+
 from litestar.types import ASGIApp
 from prometheus_client import CollectorRegistry, Gauge
 
@@ -14,6 +15,7 @@ from adapters.cel import CelSelectors
 from adapters.dispatch import Dispatcher
 from adapters.http.app import create_app
 from adapters.http.health import Health
+from adapters.http.limits import Limits
 from adapters.iam import access_file
 from adapters.iam.embedded import Embedded
 from adapters.ids import Mint
@@ -58,13 +60,17 @@ class Plane:
         self.gateway = Gateway(self.store, audience=AUDIENCE, new_id=self.mint)
         consumers = (self.calendars.consume, self.runner.apply, self._tell_gateway)
         self.follower = Follower(reads, consumers)
-        self.dispatcher = Dispatcher(self.ports, self.store, reads, lambda: self.follower.position, self._wait)
+        self.dispatcher = Dispatcher(
+            self.ports, self.store, reads, lambda: self.follower.position, self._wait, self.head
+        )
         self.worker = Worker(self.ports, reads, self.calendars, self.mint("sess"))
 
     def head(self) -> int:
-        """The highest position given out so far; it may belong to an append that rolls back."""
+        """The position of the log's last event."""
         with self.reads.connection() as connection:
-            row = connection.execute("SELECT last_value FROM stored_events_position", prepare=True).fetchone()
+            row = connection.execute(
+                "SELECT coalesce(max(notification_id), 0) FROM stored_events", prepare=True
+            ).fetchone()
         return int(row[0]) if row else 0
 
     def _wait(self, position: int, seconds: float) -> bool:
@@ -93,18 +99,21 @@ class Plane:
         }
         return Health(ready=alive and not failed and lag < LAG_NOT_READY, checks=checks)
 
-    def app(self) -> ASGIApp:
+    def app(self, limits: Limits | None = None) -> ASGIApp:
         metrics = CollectorRegistry()
         position = Gauge("better_compute_follower_position", "Last log position read", registry=metrics)
         position.set_function(lambda: self.follower.position)
         hole = Gauge("better_compute_log_hole_seconds", "Age of the open hole in the log", registry=metrics)
         hole.set_function(lambda: self.follower.hole_age)
+        lag = Gauge("better_compute_follower_lag_seconds", "Since the log's end was last seen", registry=metrics)
+        lag.set_function(lambda: self.follower.lag_s)
         return create_app(
             OPERATIONS,
             self.dispatcher,
             self.authorizer.identify,
             self.health,
             [self.gateway.route],
+            limits=limits,
             registry=metrics,
             lifespan=[self.gateway.running],
         )

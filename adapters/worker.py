@@ -1,6 +1,7 @@
 """The controllers' loop: every job under a coordination lease, so that a second worker is a hot standby."""
 
 import logging
+import time
 from collections.abc import Callable
 from threading import Event, Thread
 from typing import Final, LiteralString
@@ -17,30 +18,73 @@ from domain.event import Fence
 
 log = logging.getLogger(__name__)
 
+LEASE: Final = "singleton:reservations"
 TICK_S: Final = 0.03
 IDLE_LOOK_TICKS: Final = 30
 AT_ONCE: Final = 200
+REST_S: Final = (0.1, 30.0)
 
 _DUE: LiteralString = """
-SELECT id FROM reservations WHERE due_at <= database_ms() ORDER BY due_at, due_rank, id LIMIT %s
+SELECT id FROM reservations WHERE due_at <= database_ms() AND NOT id = ANY(%s)
+ORDER BY due_at, due_rank, id LIMIT %s
 """
 _QUEUE: LiteralString = """
-SELECT pool_id, reservation_id FROM pool_queue ORDER BY pool_id, spot, priority DESC, since, reservation_id LIMIT %s
+SELECT pool_id, reservation_id FROM (
+    SELECT pool_id, reservation_id, row_number() OVER (
+        PARTITION BY pool_id ORDER BY spot, priority DESC, since, reservation_id
+    ) AS place
+    FROM pool_queue WHERE NOT reservation_id = ANY(%s)
+) AS queued
+WHERE place <= %s ORDER BY pool_id, place
 """
+
+
+class Resting:
+    """What went wrong unexpectedly is left alone for a while, longer each time, so that it is in nobody's way."""
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._until: dict[str, tuple[float, float]] = {}
+
+    def failed(self, id: str) -> None:
+        shortest, longest = REST_S
+        pause = min(self._until[id][1] * 2, longest) if id in self._until else shortest
+        self._until[id] = (self._monotonic() + pause, pause)
+
+    def went_well(self, id: str) -> None:
+        self._until.pop(id, None)
+
+    def ids(self) -> list[str]:
+        now = self._monotonic()
+        self._until = {id: rest for id, rest in self._until.items() if now < rest[0] + REST_S[1]}
+        return [id for id, (until, _) in self._until.items() if now < until]
 
 
 class Worker:
     """Ends and starts what is due, ends first; then places what waits (domain.md §5)."""
 
-    def __init__(self, ports: Ports, pool: Pool, calendars: Calendars, holder: str) -> None:
+    def __init__(
+        self,
+        ports: Ports,
+        pool: Pool,
+        calendars: Calendars,
+        holder: str,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._ports = ports
         self._pool = pool
         self._calendars = calendars
-        self._lease = Lease(pool, "singleton:reservations", holder)
+        self._lease = Lease(pool, LEASE, holder, monotonic)
+        self._resting = Resting(monotonic)
         self._looked: dict[str, int] = {}
         self._ticks = 0
         self._stop = Event()
         self._thread = Thread(target=self._run, name="worker", daemon=True)
+
+    @property
+    def fence(self) -> Fence | None:
+        """What it writes under; None while it stands by."""
+        return self._lease.fence
 
     def start(self) -> None:
         self._thread.start()
@@ -56,45 +100,69 @@ class Worker:
     def _run(self) -> None:
         while not self._stop.wait(TICK_S):
             try:
-                if self._lease.tick() and (fence := self._lease.fence) is not None:
-                    self._tick(fence)
+                self.tick()
             except (psycopg.OperationalError, errors.Unavailable) as fault:
                 log.warning("the worker cannot reach the database just now: %s", fault)
-            except errors.Fenced:
-                log.warning("another worker has taken over")
+            except Exception:
+                log.exception("a tick of the worker failed; the next one tries again")
 
-    def _tick(self, fence: Fence) -> None:
-        self._ticks += 1
-        store = self._ports.store
-        for reservation_id in self._column(_DUE):
-            self._one(lambda id=reservation_id: timekeeper.step(store, id, fence), reservation_id)  # type: ignore[misc]
-        self._schedule(fence)
+    def tick(self) -> None:
+        """One round, if the lease is held; what another worker has taken over is left to it."""
+        if not self._lease.tick() or (fence := self._lease.fence) is None:
+            return
+        try:
+            self._ticks += 1
+            for reservation_id in self._due():
+                self._one(lambda id=reservation_id: timekeeper.step(self._ports.store, id, fence), reservation_id)  # type: ignore[misc]
+            self._schedule(fence)
+        except errors.Fenced:
+            log.warning("another worker has taken over")
+            self._lease.lose()
 
     def _schedule(self, fence: Fence) -> None:
         """A pool's queue is walked when something may have made room, and about once a second besides."""
         with self._pool.connection() as connection:
-            queue = connection.execute(_QUEUE, (AT_ONCE,), prepare=True).fetchall()
+            rows = connection.execute(_QUEUE, (self._resting.ids(), AT_ONCE), prepare=True).fetchall()
+        queues: dict[str, list[str]] = {}
+        for pool_id, reservation_id in rows:
+            queues.setdefault(pool_id, []).append(reservation_id)
         idle_look = self._ticks % IDLE_LOOK_TICKS == 0
-        changes = {pool_id: self._calendars.changes(pool_id) for pool_id, _ in queue}
-        for pool_id, reservation_id in queue:
-            if idle_look or self._looked.get(pool_id) != changes[pool_id]:
-                self._one(
-                    lambda id=reservation_id: scheduler.step(self._ports, id, fence),  # type: ignore[misc]
-                    reservation_id,
-                )
-        self._looked |= changes
+        for pool_id, queue in queues.items():
+            changes = self._calendars.changes(pool_id)
+            if idle_look or self._looked.get(pool_id) != changes:
+                self._walk(pool_id, queue, fence)
+                self._looked[pool_id] = changes
+
+    def _walk(self, pool_id: str, queue: list[str], fence: Fence) -> None:
+        """A whole queue in one view of its pool; when one in it makes trouble, each alone."""
+        try:
+            scheduler.walk(self._ports, pool_id, queue, fence)
+        except Race:
+            log.info("%s: others came between; the next look tries again", pool_id)
+        except (errors.Fenced, errors.Unavailable, psycopg.OperationalError):
+            raise
+        except Exception as fault:
+            log.warning("the queue of %s is walked one by one: %r", pool_id, fault)
+            for reservation_id in queue:
+                self._one(lambda id=reservation_id: scheduler.step(self._ports, id, fence), reservation_id)  # type: ignore[misc]
 
     def _one(self, step: Callable[[], object], reservation_id: str) -> None:
         """One reservation's trouble must not stop the others."""
         try:
             step()
+            self._resting.went_well(reservation_id)
         except Race:
             log.info("%s: others came between; the next tick tries again", reservation_id)
-        except errors.Fenced:
+        except (errors.Fenced, errors.Unavailable, psycopg.OperationalError):
             raise
-        except errors.Conflict as refusal:
+        except errors.Refusal as refusal:
             log.warning("%s: %s", reservation_id, refusal.detail)
+            self._resting.failed(reservation_id)
+        except Exception:
+            log.exception("%s: a step failed unexpectedly", reservation_id)
+            self._resting.failed(reservation_id)
 
-    def _column(self, sql: LiteralString) -> list[str]:
+    def _due(self) -> list[str]:
         with self._pool.connection() as connection:
-            return [row[0] for row in connection.execute(sql, (AT_ONCE,), prepare=True).fetchall()]
+            rows = connection.execute(_DUE, (self._resting.ids(), AT_ONCE), prepare=True).fetchall()
+        return [row[0] for row in rows]

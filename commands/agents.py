@@ -17,6 +17,11 @@ def _meta(node_id: str, state: node.State) -> Meta:
     return Meta(f"agent:{node_id}", state.admission_id)
 
 
+def _about(store: Store, node_id: str, reservation_id: str) -> Meta:
+    """What a node reports of a reservation was brought about by whoever was admitted to reserve (domain.md §9)."""
+    return Meta(f"agent:{node_id}", store.load(reservation_id).state.admission_id)
+
+
 def open_session(store: Store, node_id: str) -> int:
     """Record that the node is connected and return its session's epoch; any older session is superseded."""
     opened = 0
@@ -66,12 +71,13 @@ def report_inventory(store: Store, node_id: str, session: int, found: NodeInvent
         version, state = _current(store, node_id, session)
         identifiers = fingerprint.fingerprint(found).identifiers
         shared = [other for other in store.sharing(identifiers) if other != node_id]
-        taken = [i for i in identifiers if shared and set(store.sharing([i])) - {node_id}]
+        taken = hardware.held_elsewhere(store, identifiers, node_id) if shared else []
         now = store.now()
         seen = hardware.snapshot(found, shared, taken, now)
         of = store.load(state.pool_id).state if state.pool_id else None
-        events = hardware.observe(state, seen, of, now)
-        return [Change(node_id, version, tuple(node.settle(state, events, now)))]
+        events = hardware.observe(state, seen, of, hardware.earlier(store, node_id, state, taken), now)
+        own = Change(node_id, version, tuple(node.settle(state, events, now)))
+        return [own, *hardware.unmark(store, node_id, shared, taken, now)] if events else []
 
     act(store, _meta(node_id, store.load(node_id).state), decide)
 
@@ -110,7 +116,7 @@ def _tear_down(store: Store, node_id: str, reservation_id: str, observed: int, i
         change = teardown.torn_down(reservation_id, state, loaded.version, node_id, store.now())
         return [change] if change else []
 
-    act(store, _meta(node_id, store.load(node_id).state), decide)
+    act(store, _about(store, node_id, reservation_id), decide)
 
 
 def _prepare(store: Store, node_id: str, reservation_id: str, observed: int, items: Mapping[str, Item]) -> None:
@@ -122,7 +128,7 @@ def _prepare(store: Store, node_id: str, reservation_id: str, observed: int, ite
         events = prepared(state, node_id, items, observed, store.now(), bool(store.blockers(reservation_id)))
         return [Change(reservation_id, loaded.version, tuple(events))]
 
-    act(store, _meta(node_id, store.load(node_id).state), decide)
+    act(store, _about(store, node_id, reservation_id), decide)
 
 
 def prepared(

@@ -66,7 +66,7 @@ class Gatekeeper:
         self._store = store
         self._authorizer = authorizer
         self._new_id = new_id
-        self._refusals: dict[admission.Caller, tuple[int, int]] = {}
+        self._refusals: dict[tuple[str, str], tuple[int, int, admission.Caller]] = {}
         self._guard = Lock()
 
     def admit(self, operation: Operation, request: Request, session: Session, request_id: str) -> list[Decision]:
@@ -118,18 +118,19 @@ class Gatekeeper:
         who, now = caller(session), self._store.now()
         self.count_refusals(now)
         with self._guard:
-            minute, count = self._refusals.get(who, (now // MINUTE_MS, 0))
-            self._refusals[who] = (minute, count + 1)
+            identity = (who.tenant_id, who.identity_id)
+            minute, count, _ = self._refusals.get(identity, (now // MINUTE_MS, 0, who))
+            self._refusals[identity] = (minute, count + 1, who)
         if count < REFUSALS_A_MINUTE:
             self._record(who, admission.Refused(who, request_id, action, resource, reason, digest), request_id)
 
     def count_refusals(self, now: int) -> None:
         """Record, for each minute that is over, how many refusals of an identity were not listed."""
         with self._guard:
-            over = {who: count for who, (minute, count) in self._refusals.items() if minute != now // MINUTE_MS}
-            for who in over:
-                del self._refusals[who]
-        for who, count in over.items():
+            over = {key: kept for key, kept in self._refusals.items() if kept[0] != now // MINUTE_MS}
+            for key in over:
+                del self._refusals[key]
+        for _, count, who in over.values():
             if count > REFUSALS_A_MINUTE:
                 self._record(who, admission.RefusalsCounted(who, count - REFUSALS_A_MINUTE), None)
 
@@ -143,9 +144,9 @@ def _actor(tenant_id: str, identity_id: str) -> str:
 
 
 def _check_ids(request: Request) -> None:
-    for field in msgspec.structs.fields(type(request)):
-        if field.name in NAMED and isinstance(value := getattr(request, field.name), str):
-            ids.parse(NAMED[field.name], value, field.encode_name)
+    for name, spelling in zip(request.__struct_fields__, request.__struct_encode_fields__, strict=True):
+        if name in NAMED and isinstance(value := getattr(request, name), str):
+            ids.parse(NAMED[name], value, spelling)
 
 
 def _fill(name: str, request: Request, session: Session) -> tuple[str, str]:

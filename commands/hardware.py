@@ -3,9 +3,11 @@
 from collections.abc import Collection, Sequence
 from math import floor
 
+from commands.ports import Store
 from domain import device, errors, fingerprint, gpu, inventory, join_token, node, pool
+from domain.event import Change
 
-SETTLED = ("DuplicateHardware", "GpuModelUnknown", "GpuModelMismatch", "PartitionPending")
+SETTLED = ("DuplicateHardware", "GpuModelUnknown", "GpuModelMismatch", "PartitionPending", "GpuCountMismatch")
 """The conditions that this module decides; others belong to health and liveness."""
 
 
@@ -29,15 +31,49 @@ def snapshot(
     )
 
 
-def observe(state: node.State, seen: node.Inventoried, pool_state: pool.State | None, now: int) -> list[node.Events]:
-    """The events that a new snapshot brings; an unchanged one brings none."""
+def held_elsewhere(store: Store, identifiers: Sequence[str], node_id: str = "") -> list[str]:
+    """Those identifiers that other live nodes hold."""
+    return [identifier for identifier in identifiers if set(store.sharing([identifier])) - {node_id}]
+
+
+def earlier(store: Store, node_id: str, state: node.State, taken: Sequence[str]) -> tuple[str, ...]:
+    """The nodes that held an identifier of this one first: the later one is the duplicate (domain.md §3).
+
+    What this node reported before the other came stays its own: a newcomer cannot take a running node out.
+    """
+    known = set(_named(state, "DuplicateHardware"))
+    others = {other for i in taken for other in store.sharing([i]) if i not in state.identifiers or other in known}
+    return tuple(sorted(others - {node_id}))
+
+
+def unmark(store: Store, newcomer: str, nodes: Sequence[str], taken: Sequence[str], now: int) -> list[Change]:
+    """A shared identifier counts for neither: the nodes that had it first lose it from their fingerprints (O29)."""
+    changes = []
+    for node_id in nodes:
+        loaded = store.load(node_id)
+        state: node.State = loaded.state
+        if state.inventory is None:
+            continue
+        shared = [newcomer, *(other for other in store.sharing(state.identifiers) if other != node_id)]
+        marked = {*taken, *held_elsewhere(store, state.identifiers, node_id)}
+        seen = snapshot(state.inventory, shared, marked, now)
+        if (seen.fingerprint, seen.trusted) != (state.fingerprint, state.fingerprint_trusted):
+            changes.append(Change(node_id, loaded.version, (seen,)))
+    return changes
+
+
+def observe(
+    state: node.State, seen: node.Inventoried, pool_state: pool.State | None, earlier: Sequence[str], now: int
+) -> list[node.Events]:
+    """The events that a new snapshot brings; an unchanged one brings none. `earlier` held an identifier of it first."""
     events: list[node.Events] = []
-    if seen.hash != state.inventory_hash:
+    known = (state.inventory_hash, state.fingerprint, state.fingerprint_trusted)
+    if (seen.hash, seen.fingerprint, seen.trusted) != known:
         events.append(seen)
     after = node.evolve(state, seen)
     if pool_state is not None:
         events += _devices(after, pool_state)
-    return events + conditions(after, pool_state, seen.shared_with, now)
+    return events + conditions(after, pool_state, earlier, now, _missing(state, seen.inventory))
 
 
 def assign(
@@ -50,7 +86,7 @@ def assign(
     after = node.evolve(state, assigned)
     events: list[node.Events] = [assigned, *_devices(after, pool_state, node_id)]
     events.append(node.SpecChanged(generation=state.generation + 1))
-    return events + conditions(after, pool_state, _sharing(state), now)
+    return events + conditions(after, pool_state, _named(state, "DuplicateHardware"), now)
 
 
 def fits(state: node.State, pool_state: pool.State) -> None:
@@ -95,14 +131,27 @@ def _devices(after: node.State, of: pool.State, node_id: str | None = None) -> l
     return [node.DevicesChanged(after.pool_id, layout, derived.devices, scalars)]
 
 
-def _sharing(state: node.State) -> tuple[str, ...]:
-    held = next((c for c in state.conditions if c.type == "DuplicateHardware"), None)
+def _named(state: node.State, condition_type: str) -> tuple[str, ...]:
+    """What a condition of this type names, nothing where it is not raised."""
+    held = next((c for c in state.conditions if c.type == condition_type), None)
     return tuple(held.message.split(", ")) if held else ()
 
 
-def conditions(state: node.State, of: pool.State | None, shared: Sequence[str], now: int) -> list[node.Events]:
+def _missing(state: node.State, found: inventory.NodeInventory) -> tuple[str, ...]:
+    """GPUs that the node had and has not: each alone is unbookable, and a booking of it is never dropped (O25)."""
+    if state.inventory is None:
+        return ()
+    had = {card.uuid for card in state.inventory.gpus} | set(_named(state, "GpuCountMismatch"))
+    return tuple(sorted(had - {card.uuid for card in found.gpus}))
+
+
+def conditions(
+    state: node.State, of: pool.State | None, shared: Sequence[str], now: int, missing: Sequence[str] = ()
+) -> list[node.Events]:
     """Raise what holds and was not raised, clear what was and does not hold any more."""
     found = dict(_holding(state, of, shared))
+    if missing:
+        found["GpuCountMismatch"] = ("GpuMissing", ", ".join(missing))
     raised = {c.type: c for c in state.conditions}
     events: list[node.Events] = [
         node.ConditionRaised(node.Condition(type_, reason, message, now))

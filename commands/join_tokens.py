@@ -7,7 +7,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from commands.unit import Outcome, Unit, changed
-from domain import errors, join_token
+from domain import errors, ids, join_token
 from domain.event import Change
 from domain.operation import Operation, Request
 
@@ -37,6 +37,8 @@ def create(command: Create, unit: Unit) -> Outcome:
         unit.resolve("compute-pool", command.pool_id, "poolId")
         state = unit.existing(command.pool_id, "poolId").state
         unit.only_owner(state.owner_tenant_id, f"compute-pool/{command.pool_id}")
+        if state.retired:
+            raise errors.Conflict("the pool is retired and takes nothing new")
         if state.site_id != command.site_id:
             raise errors.Invalid("poolId", "the pool is in another site")
     secret = unit.ports.new_secret()
@@ -60,9 +62,9 @@ def digest(secret: str) -> str:
 
 
 def revoke(command: Revoke, unit: Unit) -> Outcome:
-    loaded = unit.load(command.id)
+    loaded = unit.load(ids.parse("jt", command.id))
     if loaded.version == 0 or loaded.state.tenant_id != unit.session.tenant_id:
-        raise errors.NotFound("join token", command.id)
+        raise unit.unseen("join token", command.id)
     events = [] if loaded.state.revoked else [join_token.Revoked(unit.now)]
     return Outcome((changed(command.id, loaded, events),))
 
@@ -79,7 +81,7 @@ OPERATIONS = (
         view=join_token.view,
         summary="Make a join token; it is shown once, in this answer",
         status=201,
-        refusals=(errors.AccessDenied, errors.NotFound, errors.KeyReused),
+        refusals=(errors.AccessDenied, errors.NotFound, errors.Conflict, errors.KeyReused),
         key="accepted",
     ),
     Operation(

@@ -1,14 +1,14 @@
 """A machine becomes a node: the join token is the credential (api.md §4)."""
 
 import base64
-import binascii
 import re
 from typing import Annotated
 
 from msgspec import Meta
 
-from commands import hardware
+from commands import hardware, tenancy
 from commands.join_tokens import digest
+from commands.ports import Loaded
 from commands.unit import Outcome, Unit
 from domain import errors, fingerprint, ids, join_token, node, node_view, site
 from domain.event import Change
@@ -25,18 +25,19 @@ class Join(Request, frozen=True, kw_only=True):
     public_key: Annotated[str, Meta(min_length=44, max_length=44)]
     name: Annotated[str, Meta(max_length=63)] | None = None
     labels: Labels = {}
-    address: Annotated[str, Meta(max_length=253)] | None = None
+    address: Annotated[str, Meta(max_length=253, pattern=r"^[0-9A-Za-z.:-]+$(?!\n)")] | None = None
 
 
 def join(command: Join, unit: Unit) -> Outcome:
-    token_id, token, meta = _token(unit)
+    token_id, held, meta = _token(unit)
+    token: join_token.State = held.state
     place: site.State = unit.existing(token.site_id).state
     _check_key(command.public_key)
     node_id = unit.new_id("node")
     name = _name(command)
     identifiers = fingerprint.fingerprint(command.inventory).identifiers
     shared = unit.ports.store.sharing(identifiers)
-    taken = [i for i in identifiers if shared and unit.ports.store.sharing([i])]
+    taken = hardware.held_elsewhere(unit.ports.store, identifiers) if shared else []
     joined = node.Joined(
         name=name,
         site_id=token.site_id,
@@ -53,35 +54,39 @@ def join(command: Join, unit: Unit) -> Outcome:
     )
     state = node.evolve(node.State(), joined)
     seen = hardware.snapshot(command.inventory, shared, taken, unit.now)
-    events: list[node.Events] = [joined, *hardware.observe(state, seen, None, unit.now)]
+    events: list[node.Events] = [joined, *hardware.observe(state, seen, None, shared, unit.now)]
     if token.pool_id is not None:
         for event in events[1:]:
             state = node.evolve(state, event)
         of = unit.existing(token.pool_id).state
         events += hardware.assign(node_id, state, token.pool_id, of, "host", unit.now)
     events = node.settle(node.State(), events, unit.now)
-    used = Change(token_id, unit.load(token_id).version, (join_token.Used(node_id),))
-    return Outcome((Change(node_id, 0, tuple(events)), used), meta=meta)
+    used = Change(token_id, held.version, (join_token.Used(node_id),))
+    others = hardware.unmark(unit.ports.store, node_id, shared, taken, unit.now)
+    return Outcome((Change(node_id, 0, tuple(events)), used, *others), meta=meta)
 
 
-def _token(unit: Unit) -> tuple[str, join_token.State, EventMeta]:
+def _token(unit: Unit) -> tuple[str, Loaded, EventMeta]:
     """The join token behind the bearer; what it causes names the admission that made it."""
     bearer = unit.call.bearer
     token_id = bearer and unit.ports.store.holder("join secret", "", digest(bearer))
     if not token_id:
         raise errors.Unauthenticated("send a join token as the bearer")
-    state: join_token.State = unit.load(token_id).state
+    loaded = unit.load(token_id)
+    state: join_token.State = loaded.state
     if reason := join_token.unusable(state, unit.now):
         raise errors.Unauthenticated(f"the join token admits nobody: {reason}")
+    if not tenancy.usable(unit.ports.store, state.tenant_id):
+        raise errors.Unauthenticated("the join token admits nobody: its tenant is suspended")
     made = unit.ports.store.history(token_id)[0].meta
     actor = f"join-token:{token_id}"
-    return token_id, state, EventMeta(actor, made.admission, correlation=unit.call.request_id)
+    return token_id, loaded, EventMeta(actor, made.admission, correlation=unit.call.request_id)
 
 
 def _check_key(text: str) -> None:
     try:
         raw = base64.b64decode(text, validate=True)
-    except binascii.Error:
+    except ValueError:  # not base64, or not even ASCII
         raw = b""
     if len(raw) != 32:
         raise errors.Invalid("publicKey", "expected an Ed25519 public key: 32 bytes in base64")

@@ -72,6 +72,8 @@ def uncordon(state: node.State, now: int) -> list[node.Events]:
 
 
 def maintain(state: node.State, on: bool, reason: str, now: int) -> list[node.Events]:
+    if state.provision_state == "retired":
+        raise errors.IllegalTransition("retired", "maintenance", ())
     if on == (state.maintenance is not None):
         return []
     return [node.MaintenanceEntered(reason, now) if on else node.MaintenanceLeft(now)]
@@ -100,9 +102,10 @@ def retire(state: node.State, now: int) -> list[node.Events]:
 def fence(command: ActWithReason, unit: Unit) -> Outcome:
     """The machine is off: what ended on it is proved free (domain.md §5, Ending)."""
     loaded = unit.existing(command.id)
-    events: list[node.Events] = [node.Fenced(command.reason, unit.now)]
     freed = teardown.on_node(unit.ports.store, command.id, unit.now)
-    return Outcome((changed(command.id, loaded, node.settle(loaded.state, events, unit.now)), *freed))
+    known = loaded.state.power == "off" and not freed
+    events: list[node.Events] = [] if known else [node.Fenced(command.reason, unit.now)]
+    return Outcome((changed(command.id, loaded, events), *freed))
 
 
 def _on_node(decide: Callable[..., list[node.Events]], *fields: str) -> Callable[[Request, Unit], Outcome]:

@@ -32,7 +32,7 @@ def offer(command: Offer, unit: Unit) -> Outcome:
         raise errors.IllegalTransition("retired", "an offer", ())
     ids.opaque(command.tenant_id, "tenantId")
     if unit.ports.store.tenant(command.tenant_id) is None:
-        raise errors.NotFound("tenant", command.tenant_id, "tenantId")
+        raise unit.unseen("tenant", command.tenant_id, "tenantId")
     if command.tenant_id == owner.owner_tenant_id:
         raise errors.Invalid("tenantId", "the pool is this tenant's own: it needs no offer")
     held = unit.ports.store.holder("offering", command.id, command.tenant_id)
@@ -59,9 +59,10 @@ def change(command: Offer, state: offering.State) -> list[offering.Events]:
 
 def withdraw(command: Withdraw, unit: Unit) -> Outcome:
     pools.owned(unit, command.id)
+    ids.opaque(command.tenant_id, "tenantId")
     held = unit.ports.store.holder("offering", command.id, command.tenant_id)
     if held is None:
-        raise errors.NotFound("offer to tenant", command.tenant_id, "tenantId")
+        raise unit.unseen("offer to tenant", command.tenant_id, "tenantId")
     event = offering.Withdrawn(command.id, command.tenant_id, unit.now)
     return Outcome((changed(held, unit.load(held), [event]),))
 

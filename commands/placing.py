@@ -1,6 +1,9 @@
 """From a claim to allocations: what a placement of the pool's calendar becomes in the log (domain.md §5)."""
 
+from collections.abc import Sequence
 from typing import Final
+
+from msgspec import Struct
 
 from commands.ports import Ports
 from domain import node, placement, reservation
@@ -9,22 +12,70 @@ from domain.claim import Claim
 EARLIEST_WITHIN_MS: Final = 366 * 86_400_000
 
 
-def choose(
-    ports: Ports, reservation_id: str, pool_id: str, claim: Claim, window: tuple[int, int]
-) -> tuple[reservation.Allocation, ...] | None:
-    """Where the claim lands over the window as far as this process has read; None when nowhere."""
+class Chosen(Struct, frozen=True):
+    """A place on one node, held in the calendar under the id that its allocation will have."""
+
+    allocation_id: str
+    member: placement.Member
+
+
+Places = tuple[Chosen, ...]
+
+
+class Wanted(Struct, frozen=True):
+    """A claim that is to be placed, over `[from, until)` in epoch ms."""
+
+    reservation_id: str
+    claim: Claim
+    window: tuple[int, int]
+
+
+def choose(ports: Ports, pool_id: str, wanted: Wanted) -> tuple[reservation.Allocation, ...] | None:
+    """Where the claim lands as far as this process has read; None when nowhere."""
+    (found,) = choose_each(ports, pool_id, [wanted])
+    return None if found is None else allocate(ports, found)
+
+
+def choose_now(ports: Ports, pool_id: str, wanted: Wanted) -> tuple[reservation.Allocation, ...] | None:
+    """As `choose`, and before it says nowhere it reads what the log had when it was asked: a release counts at once."""
+    found = choose(ports, pool_id, wanted)
+    if found is None:
+        ports.calendars.lost(pool_id, (), wanted.window)
+        found = choose(ports, pool_id, wanted)
+    return found
+
+
+def choose_each(ports: Ports, pool_id: str, queue: Sequence[Wanted]) -> list[Places | None]:
+    """Where each claim lands, one after the other, in one and the same view of the pool: nobody overtakes by chance.
+
+    What is chosen stays held in the calendar until the log confirms it or `drop` gives it back, so that rivals in this
+    process choose something else instead of losing to each other in the database.
+    """
+    chosen: list[Places | None] = []
     with ports.calendars.locked(pool_id) as calendar:
-        placed = placement.place(calendar, claim, window, reservation_id, ports.selectors)
-    if isinstance(placed, placement.Refusal):
-        return None
-    return tuple(_allocate(ports, member) for member in placed.members)
+        for wanted in queue:
+            placed = placement.place(calendar, wanted.claim, wanted.window, wanted.reservation_id, ports.selectors)
+            if isinstance(placed, placement.Refusal):
+                chosen.append(None)
+                continue
+            places = tuple(Chosen(ports.new_id("alloc"), member) for member in placed.members)
+            for one in places:
+                member = one.member
+                calendar.book(one.allocation_id, member.node_id, member.atoms, member.scalars, *wanted.window)
+            ports.calendars.hold(pool_id, [one.allocation_id for one in places])
+            chosen.append(places)
+    return chosen
 
 
-def _allocate(ports: Ports, member: placement.Member) -> reservation.Allocation:
+def allocate(ports: Ports, places: Places) -> tuple[reservation.Allocation, ...]:
+    return tuple(_allocate(ports, one.allocation_id, one.member) for one in places)
+
+
+def _allocate(ports: Ports, allocation_id: str, member: placement.Member) -> reservation.Allocation:
     on_node: node.State = ports.store.load(member.node_id).state
     names = {d.id: d.cdi for d in on_node.devices}
     return reservation.Allocation(
-        id=ports.new_id("alloc"),
+        id=allocation_id,
         node_id=member.node_id,
         node_name=on_node.name,
         addresses=(on_node.address,) if on_node.address else (),

@@ -39,6 +39,8 @@ def create(command: Create, unit: Unit) -> Outcome:
     place = unit.resolve("compute-site", command.site_id, "siteId")
     state: site.State = unit.existing(place.id, "siteId").state
     event = build(command, state, unit.now)
+    if command.provider_account_id is not None:
+        unit.resolve("compute-provider-account", command.provider_account_id, "providerAccountId")
     return Outcome((Change(unit.new_id("pool"), 0, (event,)),))
 
 

@@ -90,7 +90,16 @@ class Calendars(Protocol):
         """The pool's calendar as far as this process has read, held still while it is looked at."""
 
     def lost(self, pool_id: str, atoms: Sequence[str], window: tuple[int, int]) -> None:
-        """These atoms were taken by a rival: keep off them, and wait (200 ms at most) to read what happened."""
+        """These atoms were taken by a rival: keep off them, and wait (200 ms at most) to read what happened.
+
+        Without atoms it only waits until this process has read what is in the log now.
+        """
+
+    def hold(self, pool_id: str, allocation_ids: Sequence[str]) -> None:
+        """Bookings just made in the calendar are choices of this process: rivals see them before the log has them."""
+
+    def drop(self, allocation_ids: Sequence[str]) -> None:
+        """Choices that came to nothing; those that the log has confirmed stay."""
 
 
 class Ports(Struct, frozen=True):

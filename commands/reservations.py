@@ -1,13 +1,13 @@
 """Reservations: create, cancel, release (domain.md §5)."""
 
 import hashlib
-from typing import Annotated, Final
+from typing import Annotated, Final, NoReturn
 
 import msgspec
 from msgspec import Meta
 
 from commands import ending, placing
-from commands.ports import Loaded, Offer, QueueAhead
+from commands.ports import Loaded, Offer, QueueAhead, Race
 from commands.unit import Contested, Outcome, Unit, changed
 from domain import access, claim, errors, ids, pool, reservation
 from domain.event import Change
@@ -46,7 +46,7 @@ def create(command: Create, unit: Unit) -> Outcome:
     reservation_id = ids.derive("rsv", session.tenant_id, session.identity_id, key)
     body = hashlib.sha256(msgspec.json.encode(command, order="sorted")).hexdigest()
     if (held := unit.load(reservation_id)).version:
-        return _again(reservation_id, held, body)
+        _again(reservation_id, held, body)
     unit.resolve("compute-pool", command.pool_id, "poolId")
     of: pool.State = unit.existing(command.pool_id, "poolId").state
     asked = claim.Claim(command.devices, command.nodes, command.topology, command.scalars)
@@ -64,7 +64,7 @@ def create(command: Create, unit: Unit) -> Outcome:
     if of.owner_tenant_id != session.tenant_id:
         offer = unit.ports.store.offer(session.tenant_id, command.pool_id)
         if offer is None:
-            raise errors.NotFound("pool", command.pool_id, "poolId")
+            raise unit.unseen("compute-pool", command.pool_id, "poolId")
     return _place_or_queue(reservation_id, draft, offer, unit)
 
 
@@ -122,8 +122,11 @@ def _draft(command: Create, asked: claim.Claim, of: pool.State, unit: Unit, body
     )
 
 
-def _again(reservation_id: str, held: Loaded, body: str) -> Outcome:
-    """The key was used: the same body gets the same no, another body is an error (api.md §2)."""
+def _again(reservation_id: str, held: Loaded, body: str) -> NoReturn:
+    """The key was used: the same body gets the same answer, another body is an error (api.md §2).
+
+    A yes is kept with its append: whoever comes here was overtaken by the same request, and finds it when asking again.
+    """
     state: reservation.State = held.state
     assert state.draft is not None
     if state.draft.body != body:
@@ -132,7 +135,7 @@ def _again(reservation_id: str, held: Loaded, body: str) -> Outcome:
         raise errors.again(state.denied.code, state.denied.detail, state.denied.extra)
     if state.status == "expired" and state.admission_id is None:
         raise _no_capacity(reservation_id)
-    return Outcome((changed(reservation_id, held, []),))
+    raise Race("the same request was answered meanwhile")
 
 
 def _denied(reservation_id: str, draft: reservation.Drafted, refusal: errors.Refusal, *, admitted: bool) -> Outcome:
@@ -151,7 +154,7 @@ def _place_or_queue(reservation_id: str, draft: reservation.Drafted, offer: Offe
     ahead = any(isinstance(race, QueueAhead) for race in unit.races)
     found = None
     if not ahead and len(unit.races) < PLACE_TRIES:
-        found = placing.choose(unit.ports, reservation_id, draft.pool_id, draft.claim, window)
+        found = placing.choose_now(unit.ports, draft.pool_id, placing.Wanted(reservation_id, draft.claim, window))
     priority = offer.priority if offer else 0
 
     def instead(refusal: errors.QuotaExceeded) -> Outcome:
@@ -175,8 +178,9 @@ def _place_or_queue(reservation_id: str, draft: reservation.Drafted, offer: Offe
         queued=False,
     )
     atoms = tuple(atom for allocation in found for atom in allocation.atoms)
+    contested = Contested(draft.pool_id, atoms, window, tuple(allocation.id for allocation in found))
     change = Change(reservation_id, 0, (draft, admitted, placed))
-    return Outcome((change,), contested=Contested(draft.pool_id, atoms, window), instead=instead)
+    return Outcome((change,), contested=contested, instead=instead)
 
 
 def _queue(
@@ -227,7 +231,7 @@ def cancel(command: Act, unit: Unit) -> Outcome:
         return Outcome((changed(command.id, loaded, []),))
     if state.status == "binding":
         return Outcome(tuple(ending.end(unit.ports.store, command.id, loaded, "Cancelled", unit.now)))
-    reservation.must_move(state, "cancelled", "cancel")
+    reservation.must_take(state, "cancel")
     return Outcome((changed(command.id, loaded, [reservation.Cancelled("Cancelled", unit.now)]),))
 
 
@@ -236,7 +240,7 @@ def release(command: Act, unit: Unit) -> Outcome:
     state: reservation.State = loaded.state
     if state.status in ("releasing", "released"):
         return Outcome((changed(command.id, loaded, []),))
-    reservation.must_move(state, "releasing", "release")
+    reservation.must_take(state, "release")
     return Outcome(tuple(ending.end(unit.ports.store, command.id, loaded, "Released", unit.now)))
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from commands.gatekeeper import Decision, Gatekeeper, actor, caller
-from commands.ports import Loaded, Ports, Race
+from commands.ports import Loaded, NodeClosed, Ports, Race
 from domain import admission, errors, ids, registry
 from domain.access import Resource, Session
 from domain.event import Append, Change, Event, Meta
@@ -17,11 +17,12 @@ ATTEMPTS: Final = 16
 
 
 class Contested(msgspec.Struct, frozen=True):
-    """What a placement counted on: atoms of a pool over `[from, until)` in epoch ms."""
+    """What a placement counted on: atoms of a pool over `[from, until)` in epoch ms, held as these allocations."""
 
     pool_id: str
     atoms: tuple[str, ...]
     window: tuple[int, int]
+    allocations: tuple[str, ...]
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -93,6 +94,10 @@ class Unit:
         """A thing the request names besides what it is decided on; it must exist in the caller's view."""
         return self.gatekeeper.resolve(self.session, self.operation.action, type_, id_, field, self.call.request_id)
 
+    def unseen(self, type_: str, id_: str, field: str = "id") -> errors.NotFound:
+        """The refusal of a thing that does not exist in the caller's view; it is recorded."""
+        return self.gatekeeper.unseen(self.session, self.operation.action, type_, id_, field, self.call.request_id)
+
     def only_owner(self, owner_tenant_id: str, name: str) -> None:
         """Refuse what only the owner's tenant may do to a thing that resolves elsewhere too."""
         session, action = self.session, self.operation.action
@@ -118,27 +123,35 @@ def perform(operation: Operation, request: Request, call: Call, ports: Ports, ga
         if key is not None and (answer := _replayed(operation, ports, key, body)) is not None:
             return answer
         unit = Unit(operation, call, ports, gatekeeper, decisions, races)
-        outcome: Outcome = operation.handle(request, unit)
-        _match(call, outcome)
+        gatekeeper.count_refusals(unit.now)
+        lost: Contested | None = None
         try:
+            outcome: Outcome = operation.handle(request, unit)
+            lost = outcome.contested
+            _match(call, outcome)
             return _attempt(operation, unit, outcome, (key, body) if key else None)
         except (Race, errors.DoubleBooked) as race:
-            if isinstance(race, errors.DoubleBooked) and outcome.contested is None:
+            if isinstance(race, errors.DoubleBooked) and lost is None:
                 raise
             races.append(race)
-            if outcome.contested is not None:
-                lost = outcome.contested
+            if lost is not None and isinstance(race, errors.DoubleBooked | NodeClosed):
                 ports.calendars.lost(lost.pool_id, lost.atoms, lost.window)
     raise errors.Conflict("others keep changing this; try again")
 
 
 def _attempt(operation: Operation, unit: Unit, outcome: Outcome, keyed: tuple[str, str] | None) -> Answer:
+    recorded = False
     try:
-        return _record(operation, unit, outcome, keyed)
+        answer = _record(operation, unit, outcome, keyed)
+        recorded = True
+        return answer
     except errors.QuotaExceeded as refusal:
         if outcome.instead is None:
             raise
         return _record(operation, unit, outcome.instead(refusal), keyed)
+    finally:
+        if not recorded and outcome.contested is not None:
+            unit.ports.calendars.drop(outcome.contested.allocations)
 
 
 def _match(call: Call, outcome: Outcome) -> None:

@@ -201,6 +201,7 @@ class Calendar:
         self._homes: dict[str, str] = {}
         self._marks: list[tuple[int, str]] = []
         self._marks_made = 0
+        self._read = 0
         self._buckets: dict[str, dict[int, Bucket]] = defaultdict(dict)
         self._changes: Bucket = []
 
@@ -255,9 +256,9 @@ class Calendar:
             self._file(entry)
 
     def mark_busy(self, atoms: Iterable[str], start: int, until: int | None, position: int) -> None:
-        """Hold atoms that a rival won until the log is read past `position` (architecture.md §4)."""
+        """Hold atoms that a rival won until the log is read past `position`, if it is not yet (architecture.md §4)."""
         by_node: dict[str, list[str]] = defaultdict(list)
-        for atom in atoms:
+        for atom in atoms if position > self._read else ():
             if (home := self._homes.get(atom)) is not None:
                 by_node[home].append(atom)
         for node_id, lost in by_node.items():
@@ -268,6 +269,7 @@ class Calendar:
 
     def caught_up(self, position: int) -> None:
         """The log has been read up to and including `position`: forget the marks up to there."""
+        self._read = max(self._read, position)
         passed = [key for marked, key in self._marks if marked <= position]
         self._marks = [mark for mark in self._marks if mark[0] > position]
         for key in passed:

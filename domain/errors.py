@@ -87,13 +87,17 @@ class Conflict(Refusal):
 
 
 class IllegalTransition(Conflict):
-    """A verb that the present state does not take; names the states or verbs that are legal next."""
+    """A verb that the present state does not take; names the states or verbs that are legal next.
+
+    Where none is, it says whether that is for good: a state can end by itself and take no verb meanwhile.
+    """
 
     code = "ILLEGAL_TRANSITION"
 
-    def __init__(self, state: str, verb: str, allowed: Iterable[str]) -> None:
+    def __init__(self, state: str, verb: str, allowed: Iterable[str], *, final: bool = True) -> None:
         legal = tuple(allowed)
-        follow = f"legal now: {', '.join(legal)}" if legal else "nothing is legal any more: the state is final"
+        none = "nothing is legal any more: the state is final" if final else "no verb is legal now: it ends by itself"
+        follow = f"legal now: {', '.join(legal)}" if legal else none
         super().__init__(f"{verb} is not possible in {state}; {follow}", extra={"state": state, "allowed": legal})
 
 

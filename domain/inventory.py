@@ -314,7 +314,7 @@ def _refuse_repeats(path: str, values: Iterable[str | None]) -> None:
         if value is None:
             continue
         if value in first:
-            raise errors.Invalid(path.format(index), f"{value} is already {path.format(first[value])}")
+            raise ValueError(f"{path.format(index)}: {value} is already {path.format(first[value])}")
         first[value] = index
 
 
@@ -331,7 +331,7 @@ def _refuse_null(path: str, value: object) -> None:
 
 
 _PLACED = re.compile(r"(?s)(?P<message>.*?)(?: - at `\$\.?(?P<path>[^`]*)`)?")
-_FIELD = re.compile(r"(?s)(?P<field>[a-zA-Z]+): (?P<message>.*)")
+_FIELD = re.compile(r"(?s)(?P<field>[a-zA-Z]+(?:[.\[][\w.\[\]]*)?): (?P<message>.*)")
 
 
 def _invalid(text: str) -> errors.Invalid:

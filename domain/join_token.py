@@ -2,7 +2,7 @@
 
 from typing import Literal, assert_never
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict, replace
 
 from domain.event import Event
@@ -82,12 +82,12 @@ def unusable(state: State, now: int) -> str | None:
     return None
 
 
-class View(State, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class View(State, frozen=True, kw_only=True, rename="camel"):
     """A join token without its secret; `token` is there once, in the answer that made it."""
 
     id: str
     version: int
-    token: str | None = None
+    token: str | UnsetType = UNSET
 
 
 def view(id: str, state: State, version: int) -> View:

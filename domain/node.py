@@ -298,7 +298,14 @@ def evolve(state: State, event: Events) -> State:
         case MaintenanceLeft():
             return replace(state, maintenance=None)
         case ConnectivityChanged():
-            return replace(state, connectivity=event.connectivity, connectivity_since=event.at, session=event.session)
+            spoke = event.connectivity == "connected" and state.power == "off"
+            return replace(
+                state,
+                connectivity=event.connectivity,
+                connectivity_since=event.at,
+                session=event.session,
+                power="unknown" if spoke else state.power,
+            )
         case ConditionRaised(condition=condition):
             return replace(state, conditions=(*_without(state, condition.type), condition))
         case ConditionCleared(condition=condition_type):

@@ -40,6 +40,11 @@ MOVES: Final[Mapping[Status, tuple[Status, ...]]] = {
     "cancelled": (),
     "expired": (),
 }
+VERBS: Final[Mapping[str, tuple[Status, ...]]] = {
+    "cancel": ("draft", "awaiting-confirmation", "pending", "placed", "binding"),
+    "release": ("binding", "active"),
+}
+"""The states in which each verb is legal (domain.md §5)."""
 FINAL: Final = frozenset(state for state, following in MOVES.items() if not following)
 BOUND: Final = frozenset({"binding", "active"})
 
@@ -285,10 +290,11 @@ def _mark(state: State, allocation_id: str, **marks: bool) -> tuple[Allocation, 
     return tuple(replace(a, **marks) if a.id == allocation_id else a for a in state.allocations)
 
 
-def must_move(state: State, to: Status, verb: str) -> None:
-    """Refuse a verb that the state does not take, naming the legal next states."""
-    if to not in MOVES[state.status]:
-        raise errors.IllegalTransition(state.status, verb, MOVES[state.status])
+def must_take(state: State, verb: str) -> None:
+    """Refuse a verb that the state does not take, naming those that it does."""
+    if state.status not in VERBS[verb]:
+        legal = [name for name, states in VERBS.items() if state.status in states]
+        raise errors.IllegalTransition(state.status, verb, legal, final=state.status in FINAL)
 
 
 def attributes(draft: Drafted) -> dict[str, str | int | float | bool | list[str]]:

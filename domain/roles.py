@@ -66,6 +66,12 @@ USER_VERBS: Mapping[str, tuple[str, ...]] = {
 }
 """What a member of a tenant does with its own reservations and instances."""
 
+OWNED: tuple[str, ...] = ("reservation", "instance")
+"""Types of which a plain member of a tenant sees and ends its own alone."""
+
+_SHARED: tuple[str, ...] = tuple(
+    short for entry in catalog.TYPES if (short := entry.name.removeprefix(catalog.PREFIX)) not in OWNED
+)
 _ANYTHING = f"{catalog.PREFIX}*/*"
 
 
@@ -101,8 +107,8 @@ def _own() -> tuple[Document, ...]:
 
     Two allows instead of one deny for others', for the reason above.
     """
-    types = ("reservation", "instance")
-    actions = _actions(USER_VERBS)
+    types = OWNED
+    actions = [*_READ, *_actions(USER_VERBS)]
     return (
         _allow("unowned", actions, *types, Exists={"resource.ownerId": False}),
         _allow("own", actions, *types, StringEquals={"resource.ownerId": "${principal.id}"}),
@@ -132,7 +138,7 @@ DEFAULTS: tuple[Role, ...] = (
     Role(
         "tenant-user",
         "reads, and has reservations and instances of its own",
-        _document(_allow("read", _READ), *_own()),
+        _document(_allow("read", _READ, *_SHARED), *_own()),
     ),
     Role(
         "tenant-auditor",

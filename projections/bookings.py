@@ -15,6 +15,7 @@ CREATE TABLE device_bookings (
     pool_id text NOT NULL,
     tenant_id text NOT NULL,
     bound boolean NOT NULL,
+    ended boolean NOT NULL DEFAULT false,
     freed boolean NOT NULL DEFAULT false,
     during int8range NOT NULL CHECK (NOT isempty(during)),
     PRIMARY KEY (device_id, allocation_id),
@@ -81,7 +82,7 @@ def _take_scalars(
             PARTITION BY node_id, resource ORDER BY instant, delta ROWS UNBOUNDED PRECEDING
         ) AS used
         FROM (
-            SELECT node_id, resource, lower(during) AS instant, amount AS delta FROM scalar_bookings
+            SELECT node_id, resource, greatest(lower(during), %s) AS instant, amount AS delta FROM scalar_bookings
             WHERE node_id = ANY(%s) AND during && int8range(%s, %s)
             UNION ALL
             SELECT node_id, resource, upper(during), -amount FROM scalar_bookings
@@ -92,43 +93,60 @@ def _take_scalars(
     WHERE peak.used > coalesce(capacity.amount, 0)
     LIMIT 1
     """
-    yield Statement(Phase.TAKE_CHECK, stream, guard, (nodes, *during, nodes, *during), True)
+    yield Statement(Phase.TAKE_CHECK, stream, guard, (during[0], nodes, *during, nodes, *during), True)
 
 
 def _hold_until_torn_down(stream: str) -> Iterator[Statement]:
     """An atom is free only when proved free: its booking runs to the device's next one, else for ever."""
     sql = """
     UPDATE device_bookings AS held
-    SET during = int8range(lower(held.during), (
+    SET ended = true, during = int8range(lower(held.during), (
         SELECT min(lower(following.during)) FROM device_bookings AS following
-        WHERE following.device_id = held.device_id AND lower(following.during) >= upper(held.during)
+        WHERE following.device_id = held.device_id AND lower(following.during) > lower(held.during)
     ))
-    WHERE held.reservation_id = %s AND NOT upper_inf(held.during)
+    WHERE held.reservation_id = %s AND NOT held.freed
     """
     yield Statement(Phase.FREE, stream, sql, (stream,))
-    scalars = "UPDATE scalar_bookings SET during = int8range(lower(during), NULL) WHERE reservation_id = %s"
-    yield Statement(Phase.FREE, stream, scalars, (stream,))
+    scalars = """
+    UPDATE scalar_bookings SET during = int8range(lower(during), NULL)
+    WHERE reservation_id = %s AND allocation_id IN (
+        SELECT allocation_id FROM device_bookings WHERE reservation_id = %s AND NOT freed
+    )
+    """
+    yield Statement(Phase.FREE, stream, scalars, (stream, stream))
 
 
-def _tear_down(allocation_id: str, at: int) -> Iterator[Statement]:
+def _tear_down(stream: str, allocation_id: str, at: int) -> Iterator[Statement]:
     devices = """
     UPDATE device_bookings
     SET freed = true, during = int8range(lower(during), greatest(lower(during) + 1, least(upper(during), %s)))
     WHERE allocation_id = %s
     """
-    yield Statement(Phase.FREE, allocation_id, devices, (at, allocation_id))
+    yield Statement(Phase.FREE, stream, devices, (at, allocation_id))
     scalars = """
     UPDATE scalar_bookings
     SET during = int8range(lower(during), greatest(lower(during) + 1, least(upper(during), %s)))
     WHERE allocation_id = %s
     """
-    yield Statement(Phase.FREE, allocation_id, scalars, (at, allocation_id))
+    yield Statement(Phase.FREE, stream, scalars, (at, allocation_id))
 
 
 def _never_began(stream: str) -> Iterator[Statement]:
-    for table in ("device_bookings", "scalar_bookings"):
-        sql = f"DELETE FROM {table} WHERE reservation_id = %s"
-        yield Statement(Phase.FREE, stream, sql, (stream,))
+    """The bookings go; what ended before them and is not proved free holds the atoms on."""
+    sql = """
+    WITH gone AS (DELETE FROM device_bookings WHERE reservation_id = %s RETURNING device_id)
+    UPDATE device_bookings AS held
+    SET during = int8range(lower(held.during), (
+        SELECT min(lower(following.during)) FROM device_bookings AS following
+        WHERE following.device_id = held.device_id AND lower(following.during) > lower(held.during)
+          AND following.reservation_id <> %s
+    ))
+    WHERE held.device_id IN (SELECT device_id FROM gone) AND held.reservation_id <> %s
+      AND held.ended AND NOT held.freed
+    """
+    yield Statement(Phase.FREE, stream, sql, (stream, stream, stream))
+    scalars = "DELETE FROM scalar_bookings WHERE reservation_id = %s"
+    yield Statement(Phase.FREE, stream, scalars, (stream,))
 
 
 def _scalars_of(stream: str, event: node.DevicesChanged) -> Iterator[Statement]:
@@ -155,8 +173,8 @@ def fold(recorded: Recorded) -> Iterator[Statement]:
         case reservation.ReleaseStarted() | reservation.Failed(began=True):
             yield from _hold_until_torn_down(stream)
         case reservation.TornDown(allocation_id=allocation_id, at=at):
-            yield from _tear_down(allocation_id, at)
-        case reservation.Failed() | reservation.Cancelled() | reservation.Expired():
+            yield from _tear_down(stream, allocation_id, at)
+        case reservation.Queued() | reservation.Failed() | reservation.Cancelled() | reservation.Expired():
             yield from _never_began(stream)
         case _:
             pass

@@ -6,7 +6,7 @@ deadlocking (architecture.md §2).
 
 from collections.abc import Iterator
 
-from domain import node, pool, reservation
+from domain import node, offering, pool, reservation
 from domain.event import Recorded
 from projections.projection import Inline, Phase, Statement
 
@@ -35,19 +35,25 @@ def pool_gate(pool_id: str, *, exclusive: bool = False) -> Statement:
     return Statement(Phase.POOL_GATE, pool_id, sql, (pool_id,), True, _SHARE)
 
 
+_NODE_GATES = """
+SELECT 1 FROM node_gates
+WHERE node_id = ANY(%s) OR node_id IN (SELECT node_id FROM device_bookings WHERE reservation_id = ANY(%s))
+ORDER BY node_id FOR NO KEY UPDATE
+"""
+
+
+def _node_gates(nodes: list[str], reservations: list[str]) -> Statement:
+    params = (nodes, reservations)
+    return Statement(Phase.NODE_GATE, "", _NODE_GATES, params, only_live=True, rank=_EXCLUSIVE, union=True)
+
+
 def node_gate(node_id: str) -> Statement:
-    sql = "SELECT 1 FROM node_gates WHERE node_id = %s FOR NO KEY UPDATE"
-    return Statement(Phase.NODE_GATE, node_id, sql, (node_id,), True, _EXCLUSIVE)
+    return _node_gates([node_id], [])
 
 
 def gates_of(reservation_id: str) -> Statement:
-    """The gates of all nodes where the reservation has bookings, in id order."""
-    sql = """
-    SELECT 1 FROM node_gates
-    WHERE node_id IN (SELECT node_id FROM device_bookings WHERE reservation_id = %s)
-    ORDER BY node_id FOR NO KEY UPDATE
-    """
-    return Statement(Phase.NODE_GATE, reservation_id, sql, (reservation_id,), True, _EXCLUSIVE)
+    """The gates of all nodes where the reservation has bookings; an append takes all its node gates in id order."""
+    return _node_gates([], [reservation_id])
 
 
 def _pool_accepts(pool_id: str) -> Statement:
@@ -148,6 +154,7 @@ def _of_reservation(stream: str, event: reservation.Events) -> Iterator[Statemen
         case reservation.Queued():
             yield pool_gate(event.pool_id, exclusive=True)
             yield _pool_accepts(event.pool_id)
+            yield gates_of(stream)
         case reservation.Placed():
             yield pool_gate(event.pool_id)
             yield _pool_accepts(event.pool_id)
@@ -170,6 +177,9 @@ def _of_reservation(stream: str, event: reservation.Events) -> Iterator[Statemen
 
 def fold(recorded: Recorded) -> Iterator[Statement]:
     stream, event = recorded.stream, recorded.event
+    if isinstance(event, offering.Offered):
+        yield pool_gate(event.pool_id)
+        yield _pool_accepts(event.pool_id)
     if stream.startswith("pool_"):
         yield from _of_pool(stream, event)  # type: ignore[arg-type]
     elif stream.startswith("node_"):

@@ -42,11 +42,16 @@ def _give_back(kind: str, scope: str, key: str) -> Statement:
 
 def _hardware(stream: str, event: node.Inventoried) -> Iterator[Statement]:
     """The decision saw which live nodes share an identifier; a rival that came between makes it decide again."""
+    locking = """
+    SELECT 1 FROM hardware_identifiers WHERE nodes @> ARRAY[%s] OR identifier = ANY(%s)
+    ORDER BY identifier FOR NO KEY UPDATE
+    """
     leaving = """
     UPDATE hardware_identifiers SET nodes = array_remove(nodes, %s)
     WHERE nodes @> ARRAY[%s] AND NOT identifier = ANY(%s)
     """
     identifiers = sorted(event.identifiers)
+    yield Statement(Phase.KEY, f"hardware/{stream}", locking, (stream, identifiers), True)
     yield Statement(Phase.KEY, f"hardware/{stream}", leaving, (stream, stream, identifiers))
     taking = """
     INSERT INTO hardware_identifiers (identifier, nodes)

@@ -5,6 +5,7 @@ from enum import IntEnum
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 from psycopg import Cursor
 
 from domain.event import Recorded
@@ -27,10 +28,11 @@ class Phase(IntEnum):
 
 
 class Statement(Struct, frozen=True):
-    """One SQL statement of an append. Statements of a phase run in `key` order.
+    """One SQL statement of an append. Statements of a phase run in `key` order, those of one key as they came.
 
     `only_live` marks locks and guards: they decide whether the append may happen, and a rebuild, which repeats what
-    did happen, leaves them out. Of several locks on one key only that of the highest `rank` is taken.
+    did happen, leaves them out. Of several locks on one key only that of the highest `rank` is taken. Locks with a
+    `union`, whose parameters are lists, become one statement, so that it can take its rows in one order.
     """
 
     phase: Phase
@@ -39,6 +41,7 @@ class Statement(Struct, frozen=True):
     params: tuple[Any, ...] = ()
     only_live: bool = False
     rank: int = 0
+    union: bool = False
 
 
 class Inline(Struct, frozen=True):
@@ -62,17 +65,24 @@ Projection = Inline | Async
 
 def plan(projections: Iterable[Inline], events: Sequence[Recorded]) -> list[Statement]:
     """The statements of an append in the order of their phases, each lock once in its strongest mode."""
-    chosen: dict[tuple[Phase, str, str], Statement] = {}
+    locks: dict[tuple[Phase, str], Statement] = {}
     ordered: list[Statement] = []
     for statement in (s for p in projections for event in events for s in p.fold(event)):
-        if statement.rank:
-            slot = (statement.phase, statement.key, "")
-            held = chosen.get(slot)
-            if held is None or held.rank < statement.rank:
-                chosen[slot] = statement
-        else:
+        if not statement.rank:
             ordered.append(statement)
-    return sorted([*chosen.values(), *ordered], key=lambda s: (s.phase, s.key))
+            continue
+        slot = (statement.phase, statement.sql if statement.union else statement.key)
+        held = locks.get(slot)
+        if held is not None and statement.union:
+            locks[slot] = _united(held, statement)
+        elif held is None or held.rank < statement.rank:
+            locks[slot] = statement
+    return sorted([*locks.values(), *ordered], key=lambda s: (s.phase, s.key))
+
+
+def _united(one: Statement, other: Statement) -> Statement:
+    both = zip(one.params, other.params, strict=True)
+    return replace(one, params=tuple(sorted({*mine, *theirs}) for mine, theirs in both))
 
 
 def replay(projection: Inline, events: Sequence[Recorded]) -> list[Statement]:

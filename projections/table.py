@@ -9,6 +9,7 @@ from projections import (
     gates,
     join_tokens,
     keys,
+    log_time,
     nodes,
     offerings,
     pools,
@@ -35,5 +36,6 @@ ASYNC: Final = (
     nodes.PROJECTION,
     devices.PROJECTION,
     reservations.PROJECTION,
+    log_time.PROJECTION,
 )
 ALL: Final[tuple[Projection, ...]] = (*INLINE, *ASYNC)

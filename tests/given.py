@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from litestar.testing import TestClient
 
 from adapters import main
+from adapters.http.limits import Limits
 from adapters.iam import demo
 from commands import agents
 
@@ -20,7 +21,11 @@ DEADLINE_S = 20.0
 _numbers = itertools.count()
 
 
-NAMES = {"H100": ("NVIDIA H100 80GB HBM3", 81559), "L4": ("NVIDIA L4", 23034)}
+NAMES = {
+    "H100": ("NVIDIA H100 80GB HBM3", 81559),
+    "L4": ("NVIDIA L4", 23034),
+    "A100": ("NVIDIA A100-SXM4-80GB", 81920),
+}
 
 
 def inventory(model: str = "H100", gpus: int = 8, index: int = 0) -> dict[str, Any]:
@@ -28,7 +33,10 @@ def inventory(model: str = "H100", gpus: int = 8, index: int = 0) -> dict[str, A
     name, memory = NAMES[model]
     return {
         "schema": "NodeInventory/v1",
-        "system": {"productUuid": str(uuid.UUID(int=(index + 1) << 64 | 0xA1B2C3D4)), "serialNumber": f"SN{index:06d}X"},
+        "system": {
+            "productUuid": str(uuid.UUID(int=(index + 1) << 64 | 0xA1B2C3D4)),
+            "serialNumber": f"SN{index:06d}X",
+        },
         "cpu": {"threads": 96},
         "memory": {"totalMiB": 1_048_576},
         "gpus": [
@@ -44,16 +52,44 @@ def inventory(model: str = "H100", gpus: int = 8, index: int = 0) -> dict[str, A
     }
 
 
+SEVEN = [{"profile": "1g.10gb", "start": start} for start in range(7)]
+"""A MIG layout of seven small slices of an A100 80GB."""
+
+
+def partitioned(gpus: int = 1, index: int = 0) -> dict[str, Any]:
+    """The inventory of a node whose A100s are cut as in SEVEN."""
+    found = inventory("A100", gpus, index)
+    for card in found["gpus"]:
+        slices = [
+            {
+                "gi": 7 + n,
+                "ci": 0,
+                "profile": "1g.10gb",
+                "start": n,
+                "uuid": f"MIG-{uuid.uuid5(uuid.NAMESPACE_OID, card['uuid'] + str(n))}",
+            }
+            for n in range(7)
+        ]
+        card |= {"migMode": "enabled", "migInstances": slices}
+    return found
+
+
 class Client:
     """Speaks to the real application as one identity."""
 
     def __init__(self, app: TestClient[Any], token: str) -> None:
         self._app = app
-        self._headers = {"authorization": f"Bearer {token}"}
+        self.headers = {"authorization": f"Bearer {token}"}
 
     def call(self, verb: str, path: str, body: Any = None, **headers: str) -> Any:
         extra = {name.replace("_", "-"): value for name, value in headers.items()}
-        return self._app.request(verb, path, json=body, headers=self._headers | extra)
+        return self._app.request(verb, path, json=body, headers=self.headers | extra)
+
+    def raw(self, verb: str, path: str, body: bytes, **headers: str) -> Any:
+        """As `call`, with bytes that need not be JSON and headers that need not be text."""
+        extra = {name.replace("_", "-"): value.encode("latin-1") for name, value in headers.items()}
+        known = {name: value.encode() for name, value in self.headers.items()}
+        return self._app.request(verb, path, content=body, headers=known | extra)
 
     def get(self, path: str, **headers: str) -> Any:
         return self.call("GET", path, None, **headers)
@@ -80,14 +116,52 @@ class Client:
 class Plane:
     """The product under test, and shortcuts that say what a test needs and nothing else."""
 
-    def __init__(self, wired: main.Plane, app: TestClient[Any], tokens: dict[str, str]) -> None:
+    def __init__(self, wired: main.Plane, app: TestClient[Any], tokens: dict[str, str], access: Path) -> None:
         self.wired = wired
+        self.access = access
         self.store = wired.store
         self.app = app
         self.root, self.operator = Client(app, tokens["root"]), Client(app, tokens["operator"])
         self.auditor = Client(app, tokens["auditor"])
         self.acme, self.globex = Client(app, tokens["acme"]), Client(app, tokens["globex"])
-        self.acme_user = Client(app, tokens["acme-user"])
+        self.acme_user, self.globex_user = Client(app, tokens["acme-user"]), Client(app, tokens["globex-user"])
+        self.nobody = Client(app, "biam_key_unknown")
+
+    def head(self) -> int:
+        """The position of the last event in the log."""
+        return self._last()
+
+    def events(self, stream: str) -> list[Any]:
+        """What the log holds of one thing, oldest first."""
+        return [recorded.event for recorded in self.store.history(stream)]
+
+    def refusals(self, after: int = 0) -> list[Any]:
+        """The refusals recorded after a position, with the stream of each."""
+        sql = "SELECT DISTINCT originator_id FROM stored_events WHERE notification_id > %s AND topic LIKE %s"
+        with self.wired.reads.connection() as connection:
+            streams = connection.execute(sql, (after, "admission.refus%")).fetchall()
+        return [event for (stream,) in sorted(streams) for event in self.events(stream)]
+
+    def rows(self, sql: str, *params: Any) -> list[Any]:
+        """Rows of a table, for what no answer shows."""
+        with self.wired.reads.connection() as connection:
+            return connection.execute(sql, params).fetchall()  # type: ignore[arg-type]
+
+    def until_state(self, reservation_id: str, *states: str) -> str:
+        """The reservation's state once it is the first of these; for callers who may not look themselves."""
+        deadline = time.monotonic() + DEADLINE_S
+        while (status := self.store.load(reservation_id).state.status) != states[0]:
+            assert status in states, f"it went to {status}"
+            assert time.monotonic() < deadline, f"still {status}"
+            self.wired.follower.wait(self.wired.follower.position + 1, 0.05)
+        return str(status)
+
+    def activate(self, client: Client, reservation_id: str) -> Any:
+        """Bind a placed reservation and let its nodes prepare it."""
+        bound = self.until(client, reservation_id, "binding", "active")
+        for allocation in bound["allocations"]:
+            self.report(allocation["nodeId"])
+        return self.until(client, reservation_id, "active")
 
     def settle(self) -> int:
         """Wait until the read models show everything that is in the log; return the position."""
@@ -137,9 +211,17 @@ class Plane:
         assert answer.status_code == 201, answer.text
         return str(answer.json()["id"])
 
-    def node(self, site_id: str, pool_id: str, name: str = "n1", gpus: int = 8, model: str = "H100") -> str:
+    def node(
+        self,
+        site_id: str,
+        pool_id: str,
+        name: str = "n1",
+        gpus: int = 8,
+        model: str = "H100",
+        found: dict[str, Any] | None = None,
+    ) -> str:
         """A node that is adopted, connected and schedulable in the pool."""
-        node_id = self.join(site_id, name, inventory(model, gpus, next(_numbers)))
+        node_id = self.join(site_id, name, inventory(model, gpus, next(_numbers)) if found is None else found)
         self.root.ok("POST", f"/v1/nodes/{node_id}/assign", {"poolId": pool_id})
         self.root.ok("POST", f"/v1/nodes/{node_id}/adopt", {})
         self.connect(node_id)
@@ -172,7 +254,6 @@ def plane(dsn: str, home: Path) -> Iterator[Plane]:
     text, tokens = demo.demo_access()
     access = home / "access.toml"
     access.write_text(text)
-    with main.running(dsn, access) as wired, TestClient(wired.app()) as app:  # type: ignore[arg-type]
-        yield Plane(wired, app, tokens)
-
-
+    unlimited = Limits(mutations=1e6, reads=1e6, anonymous=1e6)
+    with main.running(dsn, access) as wired, TestClient(wired.app(unlimited)) as app:  # type: ignore[arg-type]
+        yield Plane(wired, app, tokens, access)

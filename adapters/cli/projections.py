@@ -9,7 +9,7 @@ from adapters.cli import database
 
 @click.group()
 def projections() -> None:
-    """List the projections, or rebuild them from the log."""
+    """List the projections, retry stopped ones, or rebuild them from the log."""
 
 
 @projections.command("list")
@@ -35,6 +35,32 @@ def list_(database_url: str | None, data_dir: Path | None) -> None:
         for projection in table.ALL
     ]
     click.echo(tables.table(items, ("name", "kind", "position", "failure"), None))
+
+
+@projections.command()
+@click.argument("names", nargs=-1, required=True)
+@database.options
+def retry(names: tuple[str, ...], database_url: str | None, data_dir: Path | None) -> None:
+    """Go on with stopped projections from where they stand; exit 1 if one stops again.
+
+    Processes that run beside this go on with them by themselves at their next event.
+    """
+    from adapters.postgres.pool import pool
+    from adapters.postgres.runner import Runner
+    from projections import table
+
+    known = [projection.name for projection in table.ASYNC]
+    if strange := [name for name in names if name not in known]:
+        raise click.UsageError(f"no such async projection: {', '.join(strange)} (there are {', '.join(known)})")
+    again = False
+    with database.reached(database_url, data_dir) as dsn, pool(dsn, 2, application_name="projections retry") as reads:
+        runner = Runner(reads, table.ASYNC)
+        for name in names:
+            failure = runner.retry(name)
+            again = again or failure is not None
+            click.echo(f"{name}: stopped at {failure}" if failure else f"{name}: at {runner.positions[name]}")
+    if again:
+        raise SystemExit(1)
 
 
 @projections.command()

@@ -17,6 +17,8 @@ from adapters.cli import database
 from adapters.settings import Settings
 
 MAX_CONNECTIONS = 12_000
+SWITCH_S = 0.0005
+"""How long a thread may keep the interpreter while others wait: requests are many and short."""
 
 
 @click.command()
@@ -82,6 +84,7 @@ def _run(settings: Settings, home: Path, dsn: str) -> None:
     from adapters.postgres.migrate import MigrationError
 
     quiet = settings.demo and sys.stderr.isatty()
+    sys.setswitchinterval(SWITCH_S)
     telemetry.configure("WARNING" if quiet else "INFO")
     access, tokens = _access(settings, home)
     listener = _listen(settings)

@@ -13,8 +13,8 @@ from domain import errors
 _PLACE: Final = re.compile(r"(.*) - at `(key` in `)?\$(.*)`", re.DOTALL)
 _STEP: Final = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
 _NAMED: Final = re.compile(r"Object (missing required|contains unknown) field `(.*)`", re.DOTALL)
-_RULE: Final = re.compile(r"(\w+): (.*)", re.DOTALL)
-"""How a struct's own check (`__post_init__`) names the field that it refuses."""
+_RULE: Final = re.compile(r"(\w+)((?:[.\[][\w.\[\]]*)?): (.*)", re.DOTALL)
+"""How a struct's own check (`__post_init__`) names the field that it refuses, or a place below it."""
 _TOLD: Final = re.compile(r"`([^`]*)`")
 _SAID: Final = {"str": "text", "int": "an integer", "float": "a number", "bool": "true or false"}
 _ARRAYS: Final = (list, tuple, set, frozenset)
@@ -57,7 +57,7 @@ def invalid(message: str, declared: Any, value: Any, known: Collection[str], at:
         names = _names(types_here) if path else tuple(known)
         return errors.Invalid(field[:_LONGEST], f"there is no such field; known are: {', '.join(names) or 'none'}")
     if (match := _RULE.fullmatch(what)) and match[1] in _names(types_here):
-        path, what = (f"{path}.{match[1]}" if path else match[1]), match[2]
+        path, what = f"{path}.{match[1]}{match[2]}".removeprefix("."), match[3]
     said = _say(what, types_here, parents)
     if in_key:
         said = f"in a key: {said}"

@@ -1,6 +1,7 @@
 """One follower a process: it reads the log once and serves all who follow it there (architecture.md §2)."""
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 from threading import Condition, Event, Thread
 from typing import Final
@@ -9,18 +10,24 @@ import psycopg
 
 from adapters.postgres.pool import Pool
 from adapters.postgres.reader import Tail
+from domain import errors
 from domain.event import Recorded
 
 log = logging.getLogger(__name__)
 
 SOON_S: Final = 0.01
 LATER_S: Final = 0.1
+HOLE_S: Final = 1.0
 
 Consumer = Callable[[Sequence[Recorded]], None]
 
 
 class Follower:
-    """Polls every 10 ms while there is work and backs off to 100 ms; each batch goes to every consumer in turn."""
+    """Polls every 10 ms while there is work and backs off to 100 ms; each batch goes to every consumer in turn.
+
+    A consumer that fails for good is left out from then on, and `failures` names it: the others go on. An event
+    that cannot be read stops all of it.
+    """
 
     def __init__(self, pool: Pool, consumers: Sequence[Consumer], position: int = 0) -> None:
         self._pool = pool
@@ -31,8 +38,10 @@ class Follower:
         self._stop = Event()
         self._moved = Condition()
         self._seen = position
+        self._at_end = time.monotonic()
         self._thread = Thread(target=self._run, name="follower", daemon=True)
-        self.failure: BaseException | None = None
+        self._dropped: set[int] = set()
+        self.failures: dict[str, BaseException] = {}
 
     @property
     def position(self) -> int:
@@ -40,8 +49,18 @@ class Follower:
         return self._seen
 
     @property
+    def failure(self) -> BaseException | None:
+        """Why it, or a consumer of it, stopped for good."""
+        return next(iter(self.failures.values()), None)
+
+    @property
     def hole_age(self) -> float:
         return self._tail.hole_age
+
+    @property
+    def lag_s(self) -> float:
+        """Seconds since it last saw the log's end."""
+        return time.monotonic() - self._at_end
 
     def start(self) -> None:
         self._thread.start()
@@ -56,37 +75,60 @@ class Follower:
             return self._moved.wait_for(lambda: self._seen >= position, seconds)
 
     def catch_up(self) -> None:
-        """Read to the present end in the caller's thread; used before the thread is started."""
+        """Read to the present end in the caller's thread, before the thread is started.
+
+        A hole that a writer keeps open for over a second is left to the thread.
+        """
         while self._turn():
-            pass
+            if self._tail.held_open:
+                if self._tail.hole_age > HOLE_S:
+                    return
+                self._stop.wait(SOON_S)
 
     def _run(self) -> None:
         pause = SOON_S
         while not self._stop.wait(pause):
             try:
                 busy = self._turn()
-            except psycopg.OperationalError as fault:
+            except (psycopg.OperationalError, errors.Unavailable) as fault:
                 log.warning("the log cannot be read just now: %s", fault)
                 busy = False
             except Exception as fault:
-                self.failure = fault
+                self.failures["the log"] = fault
                 log.exception("the follower stopped")
                 return
             pause = SOON_S if busy else min(pause * 1.5, LATER_S)
 
     def _turn(self) -> bool:
-        """Read a batch and hand it on; a consumer that failed gets the same batch again."""
+        """Read a batch and hand it on; say whether there may be more at once."""
         if not self._batch:
             with self._pool.connection() as connection:
                 self._batch = self._tail.read(connection)
             self._served = 0
         if not self._batch:
-            return self._tail.hole_age > 0
-        for consume in self._consumers[self._served :]:
-            consume(self._batch)
+            if self._tail.hole_age:
+                return True
+            self._at_end = time.monotonic()
+            return False
+        while self._served < len(self._consumers):
+            self._hand(self._served, self._batch)
             self._served += 1
         with self._moved:
             self._seen = self._batch[-1].position
             self._moved.notify_all()
         self._batch = []
         return True
+
+    def _hand(self, index: int, batch: Sequence[Recorded]) -> None:
+        """Give a batch to one consumer; after the database was away the same one gets it again."""
+        if index in self._dropped:
+            return
+        try:
+            self._consumers[index](batch)
+        except (psycopg.OperationalError, errors.Unavailable):
+            raise
+        except Exception as fault:
+            name = getattr(self._consumers[index], "__qualname__", f"consumer {index}")
+            self._dropped.add(index)
+            self.failures[name] = fault
+            log.exception("%s stopped at positions %d-%d", name, batch[0].position, batch[-1].position)

@@ -5,7 +5,9 @@ connection.transaction()`, and carries timeouts, so that none holds a lock or a 
 (architecture.md §2).
 """
 
+import time
 from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
 
 import psycopg
 import psycopg_pool
@@ -17,9 +19,9 @@ IDLE_IN_TRANSACTION_MS = 10_000
 WAIT_SECONDS = 2.0
 WAITING_PER_CONNECTION = 8
 RECONNECT_SECONDS = 2.0
+TRUSTED_SECONDS = 1.0
 
 Pool: TypeAlias = psycopg_pool.ConnectionPool[psycopg.Connection]
-AsyncPool: TypeAlias = psycopg_pool.AsyncConnectionPool[psycopg.AsyncConnection]
 
 
 def pool(dsn: str, size: int, *, application_name: str = "better-compute") -> Pool:
@@ -28,18 +30,21 @@ def pool(dsn: str, size: int, *, application_name: str = "better-compute") -> Po
     A caller waits 2 s at most, and 8 callers per connection wait at most: then psycopg_pool.PoolTimeout and
     TooManyRequests (both psycopg.OperationalError) tell of overload or of a server that is down.
     """
-    return psycopg_pool.ConnectionPool(
-        _conninfo(dsn), check=psycopg_pool.ConnectionPool.check_connection, **_bounds(size, application_name)
-    )
+    return psycopg_pool.ConnectionPool(_conninfo(dsn), check=_check, **_bounds(size, application_name))
 
 
-def async_pool(dsn: str, size: int, *, application_name: str = "better-compute") -> AsyncPool:
-    """The same for asyncio: open it in an async with block."""
-    return psycopg_pool.AsyncConnectionPool(
-        _conninfo(dsn),
-        check=psycopg_pool.AsyncConnectionPool.check_connection,
-        **_bounds(size, application_name),
-    )
+def _check(connection: psycopg.Connection) -> None:
+    """Ask the server only when the connection was not asked for a second: it costs a round trip each time.
+
+    One that broke within that second fails its first user, who gets 503, and is then replaced.
+    """
+    now = time.monotonic()
+    if now - _asked.get(connection, -TRUSTED_SECONDS) >= TRUSTED_SECONDS:
+        psycopg_pool.ConnectionPool.check_connection(connection)
+        _asked[connection] = now
+
+
+_asked: WeakKeyDictionary[psycopg.Connection, float] = WeakKeyDictionary()
 
 
 def _conninfo(dsn: str) -> str:
@@ -55,7 +60,7 @@ def _conninfo(dsn: str) -> str:
 
 
 def _bounds(size: int, application_name: str) -> dict[str, Any]:
-    """Arguments of both pools.
+    """The arguments that bound it.
 
     `reconnect_timeout` is short because the pause between attempts doubles: a pool that gave up tries again
     when the next caller comes, one still pausing would stay down long after the server is back.

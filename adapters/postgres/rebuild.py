@@ -1,13 +1,16 @@
 """Folds the log again: to prove that the live tables follow from it, or to make them anew (architecture.md §3)."""
 
 import re
+import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, LiteralString, cast
+from copy import copy
+from typing import Any, Final, LiteralString
 
 import psycopg
 from msgspec import Struct
 
 from adapters.postgres.mapper import decode
+from adapters.postgres.reader import Tail
 from adapters.postgres.runner import digest
 from domain.event import Recorded
 from projections.projection import Async, Inline, Projection, replay
@@ -17,7 +20,11 @@ _LOG: LiteralString = """
 SELECT originator_id, originator_version, topic, state, notification_id, recorded_at
 FROM stored_events WHERE notification_id > %s ORDER BY notification_id LIMIT %s
 """
+_STANDS: LiteralString = "SELECT position FROM projection_positions WHERE name = %s FOR UPDATE"
 _SHOWN: Final = 5
+_LOCK_MS: Final = 200
+_PAUSE_S: Final = 0.1
+_TRIES: Final = 300
 
 Progress = Callable[[int], None]
 
@@ -56,7 +63,7 @@ def apply(cursor: psycopg.Cursor[Any], projection: Projection, batch: Sequence[R
     if isinstance(projection, Async):
         projection.apply(cursor, batch)
         return
-    for statement in replay(cast(Inline, projection), batch):
+    for statement in replay(projection, batch):
         cursor.execute(statement.sql.encode(), statement.params, prepare=True)
 
 
@@ -106,9 +113,7 @@ def _compared(cursor: psycopg.Cursor[Any], projections: Sequence[Projection], re
             if only_live or only_log:
                 examples = tuple(f"live {row}" for row in only_live[:_SHOWN])
                 examples += tuple(f"log  {row}" for row in only_log[:_SHOWN])
-                differences.append(
-                    Difference(projection.name, table, len(only_live), len(only_log), examples)
-                )
+                differences.append(Difference(projection.name, table, len(only_live), len(only_log), examples))
     return Verdict(read, rows, tuple(differences))
 
 
@@ -118,28 +123,103 @@ def _except(cursor: psycopg.Cursor[Any], one: str, other: str) -> list[str]:
 
 
 def rebuild(dsn: str, projection: Projection, progress: Progress = lambda n: None) -> int:
-    """Make one projection anew from the log, in one transaction; return the events read.
+    """Make one projection anew from the log beside live writes; return the events read.
 
-    An inline one keeps appends waiting until it is done: it may not miss an event.
+    A scratch schema is filled in short transactions. The last step alone makes anybody wait: it takes its locks within
+    200 ms or gives up, goes on filling, and tries again.
     """
+    scratch = f"rebuild_{projection.name}"
     with psycopg.connect(dsn, autocommit=True, application_name="better-compute rebuild") as connection:
+        _alone(connection, projection)
+        try:
+            connection.execute(f"DROP SCHEMA IF EXISTS {scratch} CASCADE".encode())
+            connection.execute(f"CREATE SCHEMA {scratch}".encode())
+            connection.execute(f"SET search_path TO {scratch}, public".encode())
+            connection.execute(projection.tables.encode())
+            filling = _Filling(connection, projection, progress)
+            for _ in range(_TRIES):
+                filling.on()
+                if _swapped(connection, projection, scratch, filling):
+                    return filling.read
+                time.sleep(_PAUSE_S)
+        finally:
+            if not connection.broken:
+                connection.execute(f"DROP SCHEMA IF EXISTS {scratch} CASCADE".encode())
+    raise RebuildError(f"{projection.name}: {_TRIES} times others held its tables for over {_LOCK_MS} ms")
+
+
+class RebuildError(Exception):
+    """A rebuild that could not finish; the live tables are as they were."""
+
+
+class _NotYet(Exception):
+    """The live tables have read further than the scratch ones."""
+
+
+class _Filling:
+    """Folds the log into the scratch tables, as far as it is settled; a hole is waited for, never passed by guess."""
+
+    def __init__(self, connection: psycopg.Connection[Any], projection: Projection, progress: Progress) -> None:
+        proved = connection.execute("SELECT max(position) FROM projection_positions").fetchone()
+        self.tail = Tail(0, proved[0] or 0 if proved else 0)
+        self.read = 0
+        self._connection = connection
+        self._projection = projection
+        self._progress = progress
+
+    def on(self) -> None:
+        """To the present end, or to a hole that is still open; a transaction a batch unless one is under way."""
+        while True:
+            batch = self.tail.read(self._connection)
+            if batch:
+                with self._connection.transaction():
+                    apply(self._connection.cursor(), self._projection, batch)
+                self.read += len(batch)
+                self._progress(self.read)
+            elif not self.tail.hole_age or self.tail.held_open:
+                return
+
+
+def _alone(connection: psycopg.Connection[Any], projection: Projection) -> None:
+    sql = "SELECT pg_try_advisory_lock(hashtext('better-compute rebuild'), hashtext(%s))"
+    if connection.execute(sql, (projection.name,)).fetchone() != (True,):
+        raise RebuildError(f"{projection.name}: another process is rebuilding it")
+
+
+def _swapped(connection: psycopg.Connection[Any], projection: Projection, scratch: str, filling: _Filling) -> bool:
+    """The last step, as one transaction; False when a lock could not be had, with nothing changed.
+
+    Locks are taken in the order of those it would meet: an append takes its tables, then the log; the runner takes its
+    position's row, then its tables.
+    """
+    names = tables(projection)
+    before = (copy(filling.tail), filling.read)
+    try:
         with connection.transaction():
-            cursor = connection.cursor()
+            connection.execute(f"SET LOCAL lock_timeout = {_LOCK_MS}".encode())
+            row = connection.execute(_STANDS, (projection.name,)).fetchone()
+            live = [name for name in names if _exists(connection, name)]
+            if live:
+                listed = ", ".join(f"public.{name}" for name in live)
+                connection.execute(f"LOCK TABLE {listed} IN ACCESS EXCLUSIVE MODE".encode())
             if isinstance(projection, Inline):
-                cursor.execute("LOCK TABLE stored_events IN SHARE ROW EXCLUSIVE MODE")
-            cursor.execute(
-                "SELECT 1 FROM projection_positions WHERE name = %s FOR UPDATE", (projection.name,)
-            )
-            for table in tables(projection):
-                cursor.execute(f"DROP TABLE IF EXISTS {table}".encode())
-            cursor.execute(projection.tables.encode())
-            read = position = 0
-            for batch in events(connection):
-                apply(cursor, projection, batch)
-                read, position = read + len(batch), batch[-1].position
-                progress(read)
-            _place(cursor, projection, position)
-    return read
+                connection.execute("LOCK TABLE stored_events IN SHARE MODE")
+            filling.on()
+            if isinstance(projection, Async) and row is not None and filling.tail.position < row[0]:
+                raise _NotYet
+            for name in names:
+                connection.execute(f"DROP TABLE IF EXISTS public.{name}".encode())
+                connection.execute(f"ALTER TABLE {scratch}.{name} SET SCHEMA public".encode())
+            _place(connection.cursor(), projection, filling.tail.position)
+    except (_NotYet, psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected):
+        filling.tail, filling.read = before
+        return False
+    return True
+
+
+def _exists(connection: psycopg.Connection[Any], table: str) -> bool:
+    row = connection.execute("SELECT to_regclass(%s)", (f"public.{table}",)).fetchone()
+    return row is not None and row[0] is not None
 
 
 def _place(cursor: psycopg.Cursor[Any], projection: Projection, position: int) -> None:

@@ -1,9 +1,11 @@
 """The library's recorder without its table lock: writers share the server's group commit (eventsourcing.md §3, §4)."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
 
 import psycopg
+from eventsourcing import persistence
 from eventsourcing.persistence import Notification, StoredEvent
 from eventsourcing.postgres import PostgresApplicationRecorder, PostgresDatastore
 
@@ -30,6 +32,26 @@ FROM stored_events
 WHERE originator_id = %s AND originator_version > %s AND originator_version <= %s
 """
 _LAST = 2**62
+_ERRORS: Final[tuple[tuple[type[psycopg.Error], type[persistence.PersistenceError]], ...]] = (
+    (psycopg.IntegrityError, persistence.IntegrityError),
+    (psycopg.OperationalError, persistence.OperationalError),
+    (psycopg.DataError, persistence.DataError),
+    (psycopg.InternalError, persistence.InternalError),
+    (psycopg.ProgrammingError, persistence.ProgrammingError),
+    (psycopg.NotSupportedError, persistence.NotSupportedError),
+    (psycopg.InterfaceError, persistence.InterfaceError),
+    (psycopg.DatabaseError, persistence.DatabaseError),
+    (psycopg.Error, persistence.PersistenceError),
+)
+
+
+@contextmanager
+def _as_the_library_says() -> Iterator[None]:
+    """The library's callers expect its own errors; psycopg's, with the SQLSTATE, is the cause (eventsourcing.md §3)."""
+    try:
+        yield
+    except psycopg.Error as fault:
+        raise next(theirs for ours, theirs in _ERRORS if isinstance(fault, ours))(fault) from fault
 
 
 class Datastore(PostgresDatastore):
@@ -74,7 +96,7 @@ class Recorder(PostgresApplicationRecorder):
         All is sent in one pipeline with its COMMIT: after an error the server skips the rest, COMMIT included, so
         the first error comes back as itself and nothing was written.
         """
-        with self.pool.connection() as connection:
+        with _as_the_library_says(), self.pool.connection() as connection:
             try:
                 with connection.pipeline(), connection.cursor() as cursor:
                     connection.execute("BEGIN")
@@ -101,7 +123,7 @@ class Recorder(PostgresApplicationRecorder):
     ) -> Sequence[StoredEvent]:
         order = "ORDER BY originator_version DESC" if desc else "ORDER BY originator_version"
         window = (originator_id, -1 if gt is None else gt, _LAST if lte is None else lte)
-        with self.pool.connection() as connection:
+        with _as_the_library_says(), self.pool.connection() as connection:
             rows = connection.execute(
                 f"{_STREAM} {order} LIMIT %s", (*window, limit), prepare=True, binary=True
             ).fetchall()
@@ -134,7 +156,7 @@ class Recorder(PostgresApplicationRecorder):
         """
         first = 0 if start is None else start + (not inclusive_of_start)
         wanted = list(topics)
-        with self.pool.connection() as connection:
+        with _as_the_library_says(), self.pool.connection() as connection:
             rows = connection.execute(
                 sql,
                 (first, _LAST if stop is None else stop, wanted, wanted, limit),
@@ -144,7 +166,7 @@ class Recorder(PostgresApplicationRecorder):
         return [Notification(*row) for row in rows]
 
     def max_notification_id(self) -> int | None:
-        with self.pool.connection() as connection:
+        with _as_the_library_says(), self.pool.connection() as connection:
             row = connection.execute("SELECT max(notification_id) FROM stored_events").fetchone()
         return row[0] if row else None
 

@@ -6,7 +6,9 @@ from threading import Lock
 from typing import Any
 
 import psycopg
+import psycopg_pool
 from eventsourcing.persistence import EventStore as LibraryStore
+from eventsourcing.persistence import PersistenceError
 
 from adapters.postgres.catalog import CatalogReader
 from adapters.postgres.mapper import EventMapper, decode
@@ -19,6 +21,7 @@ from domain.event import Append, Recorded
 from projections.projection import Inline, plan
 
 _REMEMBERED = 20_000
+_NEVER_SENT = (psycopg_pool.PoolTimeout, psycopg_pool.TooManyRequests, psycopg_pool.PoolClosed)
 
 
 class EventStore(CatalogReader):
@@ -51,7 +54,7 @@ class EventStore(CatalogReader):
             state = registry.fold(stream, (decode(*row).event for row in rows), state)
             version, position = rows[-1][1], rows[-1][4]
         loaded = Loaded(state, version, position)
-        if until is None:
+        if until is None and version:
             self._remember(stream, loaded)
         return loaded
 
@@ -68,7 +71,10 @@ class EventStore(CatalogReader):
         return [decode(*row) for row in self._recorder.select_rows(stream, 0)]
 
     def append(self, append: Append) -> int:
-        """One transaction, one round trip; a commit whose answer was lost is recognised by its event ids."""
+        """One transaction, one round trip; a commit whose answer was lost is recognised by its event ids.
+
+        Raises Race, Unavailable or what the database refused by name (refusals.py).
+        """
         recorded = [
             Recorded(change.stream, change.expected + n, event, append.meta, self._new_id("evt"))
             for change in append.changes
@@ -77,15 +83,17 @@ class EventStore(CatalogReader):
         statements = plan(self._inline, recorded)
         try:
             stored = self._events.put(recorded, statements=statements, fence=append.fence)  # type: ignore[arg-type]
-        except psycopg.OperationalError as fault:
+        except PersistenceError as wrapped:
+            fault = wrapped.__cause__
+            assert isinstance(fault, psycopg.Error)
             position = self._committed_after_all(recorded, fault)
             return position if position is not None else translate(fault)
-        except psycopg.Error as fault:
-            translate(fault)
         return max(recording.notification.id for recording in stored)
 
     def _committed_after_all(self, recorded: Sequence[Recorded], fault: psycopg.Error) -> int | None:
         """The position of our own events if the commit went through before the connection broke."""
+        if not isinstance(fault, psycopg.OperationalError) or isinstance(fault, _NEVER_SENT):
+            return None
         if fault.sqlstate is not None and not fault.sqlstate.startswith(("08", "57P")):
             return None
         last = recorded[-1]

@@ -1,52 +1,98 @@
 """Places what waits: in each pool by priority, then age, spot last (domain.md §5)."""
 
-from commands import placing
+from collections.abc import Sequence
+
+from commands import placing, tenancy
 from commands.acting import act
-from commands.ports import Ports
+from commands.ports import NodeClosed, Ports, Store
 from domain import claim, errors, reservation
 from domain.event import Change, Fence, Meta
 
 JOB = "scheduler"
 
 
-def step(ports: Ports, reservation_id: str, fence: Fence) -> bool:
-    """Place one waiting claim if it fits now; say whether it left the queue.
+def walk(ports: Ports, pool_id: str, queue: Sequence[str], fence: Fence) -> None:
+    """Place what fits of one pool's queue, given in its order; whoever does not fit now lets others pass.
 
-    A claim that loses a race for its atoms stays where it is in the queue, with its claim on quota.
+    All are tried in one view of the pool: were each tried in a fresh one, something that frees in between would go to
+    whoever happens to be next. Where one loses a race for its atoms the walk ends, and the next begins at the head.
     """
     store = ports.store
-    contested: list[tuple[str, tuple[str, ...], tuple[int, int]]] = []
+    now = store.now()
+    waiting = [(id, store.load(id).state) for id in queue]
+    wanted: list[placing.Wanted] = []
+    for id, state in waiting:
+        if state.status != "pending":
+            continue
+        if hopeless(store, state.draft) is not None:
+            _give_up(store, id, fence)
+        elif (window := span(state.draft, now)) is not None:
+            wanted.append(placing.Wanted(id, state.draft.claim, window))
+    chosen = placing.choose_each(ports, pool_id, wanted)
+    left = [(want, places) for want, places in zip(wanted, chosen, strict=True) if places is not None]
+    try:
+        while left:
+            if not _place(ports, pool_id, *left.pop(0), fence):
+                return
+    finally:
+        ports.calendars.drop([one.allocation_id for _, places in left for one in places])
 
+
+def step(ports: Ports, reservation_id: str, fence: Fence) -> None:
+    """Look at one waiting claim alone."""
+    draft = ports.store.load(reservation_id).state.draft
+    walk(ports, draft.pool_id, [reservation_id], fence)
+
+
+def _place(ports: Ports, pool_id: str, want: placing.Wanted, places: placing.Places, fence: Fence) -> bool:
+    """Whether it was recorded; a claim that loses a race stays where it is in the queue, with its claim on quota."""
+    store = ports.store
+    found = placing.allocate(ports, places)
+    recorded = False
+
+    def decide() -> list[Change]:
+        loaded = store.load(want.reservation_id)
+        state: reservation.State = loaded.state
+        if state.status != "pending" or state.draft is None:
+            return []
+        return [Change(want.reservation_id, loaded.version, (placed(state, state.draft, found, want.window),))]
+
+    try:
+        recorded = act(store, _meta(store, want.reservation_id), decide, fence) is not None
+    except (errors.DoubleBooked, NodeClosed):
+        ports.calendars.lost(pool_id, tuple(atom for a in found for atom in a.atoms), want.window)
+        return False
+    finally:
+        if not recorded:
+            ports.calendars.drop([one.allocation_id for one in places])
+    return True
+
+
+def _give_up(store: Store, reservation_id: str, fence: Fence) -> None:
     def decide() -> list[Change]:
         loaded = store.load(reservation_id)
         state: reservation.State = loaded.state
-        if state.status != "pending":
+        reason = hopeless(store, state.draft) if state.status == "pending" and state.draft else None
+        if reason is None:
             return []
-        draft, now = state.draft, store.now()
-        assert draft is not None
-        owner = store.load(draft.pool_id).state.owner_tenant_id
-        if owner != draft.tenant_id and store.offer(draft.tenant_id, draft.pool_id) is None:
-            failed = reservation.Failed("OfferWithdrawn", now, False)
-            return [Change(reservation_id, loaded.version, (failed,))]
-        window = span(state, draft, now)
-        if window is None:
-            return []
-        found = placing.choose(ports, reservation_id, draft.pool_id, draft.claim, window)
-        if found is None:
-            return []
-        contested[:] = [(draft.pool_id, tuple(atom for a in found for atom in a.atoms), window)]
-        return [Change(reservation_id, loaded.version, (placed(state, draft, found, window),))]
+        return [Change(reservation_id, loaded.version, (reservation.Failed(reason, store.now(), False),))]
 
-    admission = store.load(reservation_id).state.admission_id
-    try:
-        return act(store, Meta(f"controller:{JOB}", admission), decide, fence) is not None
-    except errors.DoubleBooked:
-        for lost in contested:
-            ports.calendars.lost(*lost)
-        return False
+    act(store, _meta(store, reservation_id), decide, fence)
 
 
-def span(state: reservation.State, draft: reservation.Drafted, now: int) -> tuple[int, int] | None:
+def _meta(store: Store, reservation_id: str) -> Meta:
+    return Meta(f"controller:{JOB}", store.load(reservation_id).state.admission_id)
+
+
+def hopeless(store: Store, draft: reservation.Drafted) -> str | None:
+    """Why a waiting claim gets nothing any more; None while it may hope."""
+    owner = store.load(draft.pool_id).state.owner_tenant_id
+    if owner != draft.tenant_id and store.offer(draft.tenant_id, draft.pool_id) is None:
+        return "OfferWithdrawn"
+    return None if tenancy.usable(store, draft.tenant_id) else "TenantSuspended"
+
+
+def span(draft: reservation.Drafted, now: int) -> tuple[int, int] | None:
     """The window to place in: a start that comes late keeps its end; None when nothing of it is left."""
     duration_ms = draft.duration_seconds * 1000
     if draft.starts_at is None:

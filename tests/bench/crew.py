@@ -7,8 +7,10 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+ROOT: Final = Path(__file__).parents[2]
 GET_READY_S: Final = 0.3
 END_S: Final = 5
 
@@ -34,7 +36,7 @@ def crew(clients: int) -> Iterator[list[subprocess.Popen[str]]]:
 @contextmanager
 def _client() -> Iterator[subprocess.Popen[str]]:
     argv = [sys.executable, "-m", "tests.bench.client"]
-    client = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    client = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     try:
         yield client
     finally:

@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-WIDTH: Final = 62
+WIDTH: Final = 72
 
 
 def percentile(values: Sequence[float], share: float) -> float:
@@ -33,6 +33,7 @@ def table(title: str, rows: Iterable[tuple[str, str]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def shares(cpu: Mapping[str, float], seconds: float) -> str:
-    """Processor seconds per second of wall time: `serve 0.92, postgres 0.41, clients 0.08 cores`."""
-    return ", ".join(f"{name} {used / seconds:.2f}" for name, used in cpu.items()) + " cores"
+def shares(cpu: Mapping[str, float], seconds: float, items: int) -> str:
+    """Who used the processors: `serve 0.92 cores, 5.1 ms each; ...`, each meaning each of the items."""
+    each = 1000 / items if items else float("nan")
+    return "; ".join(f"{name} {used / seconds:.2f} cores, {used * each:.2f} ms each" for name, used in cpu.items())

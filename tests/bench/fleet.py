@@ -104,7 +104,7 @@ def _node(mint: Mint, number: int, site_id: str, pool_id: str, of: pool.State, n
     )
     events: list[node.Events] = [joined]
     seen = hardware.snapshot(found, (), (), now)
-    events += hardware.observe(_fold(events), seen, None, now)
+    events += hardware.observe(_fold(events), seen, None, (), now)
     events += hardware.assign(node_id, _fold(events), pool_id, of, "host", now)
     events = node.settle(node.State(), events, now)
     state = _fold(events)

@@ -224,6 +224,7 @@ class Histories(RuleBasedStateMachine):
         self.nodes: dict[str, calendar.Node] = {}
         self.bookings: dict[str, tuple[str, set[str], int, int, int]] = {}
         self.marks: dict[str, int] = {}
+        self.read = 0
         self.now = 0
         self.made = 0
 
@@ -250,12 +251,15 @@ class Histories(RuleBasedStateMachine):
         known = {atom.id for atom in self.nodes[name].devices} if name in self.nodes else set()
         atoms = {f"{name}-g{i}" for i in places} & known
         self.calendar.mark_busy(atoms, start, until, position)
+        if position <= self.read:
+            return
         self._remember(f"mark_{self.made}", name, atoms, 0, start, until)
         self.marks[f"mark_{self.made}"] = position
 
     @rule(position=POSITIONS)
     def caught_up(self, position: int) -> None:
         self.calendar.caught_up(position)
+        self.read = max(self.read, position)
         for key in [key for key, marked in self.marks.items() if marked <= position]:
             del self.marks[key]
             self.bookings.pop(key, None)
@@ -329,3 +333,12 @@ class Histories(RuleBasedStateMachine):
 def test_any_history_agrees_with_a_list_of_bookings() -> None:
     bounds = settings(max_examples=80, stateful_step_count=40, deadline=None)
     run_state_machine_as_test(Histories, settings=bounds)
+
+
+def test_what_was_lost_is_not_marked_where_the_log_is_read_that_far_already() -> None:
+    made = pool()
+    made.caught_up(7)
+    made.mark_busy(["a-g0"], 0, 100, position=7)
+    assert free(made, 0, 100) == everything(), "the rival's own booking is read; a mark would stay for nothing"
+    made.mark_busy(["a-g0"], 0, 100, position=8)
+    assert free(made, 0, 100) == everything() - {"a-g0"}

@@ -86,4 +86,5 @@ def test_the_platforms_roles_are_marked_as_its_own() -> None:
 def test_own_means_the_callers_where_the_owner_is_known(owner: str, may: bool) -> None:
     context = {"principal.id": "alice", "resource.ownerId": owner}
     assert allowed("tenant-user", "reservations:cancel", "compute-reservation/rsv_1", **context) is may
-    assert allowed("tenant-user", "reservations:get", "compute-reservation/rsv_1", **context)
+    assert allowed("tenant-user", "reservations:get", "compute-reservation/rsv_1", **context) is may
+    assert allowed("tenant-auditor", "reservations:get", "compute-reservation/rsv_1", **context)

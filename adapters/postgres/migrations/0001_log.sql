@@ -40,9 +40,11 @@ CREATE TABLE projection_positions (
 );
 
 -- A holder beats; whoever would take over must have seen the same beats for a whole TTL on its own clock.
+-- The epoch is part of a key, so that a takeover waits for writes under the old one (FOR KEY SHARE) and a beat does not.
 CREATE TABLE coordination_leases (
     name text PRIMARY KEY,
     holder text NOT NULL,
     epoch bigint NOT NULL,
-    beats bigint NOT NULL
+    beats bigint NOT NULL,
+    UNIQUE (name, epoch)
 );

@@ -148,7 +148,7 @@ def test_a_path_field_in_the_body_is_refused(http: Any) -> None:
 @pytest.mark.parametrize(
     ("query", "status", "says"),
     [
-        ("colour=red", 400, "known are: limit, cursor, "),
+        ("colour=red", 400, "known are: waitFor, limit, cursor, "),
         ("limit=1&limit=2", 400, "twice"),
         ("color=%FF", 400, "UTF-8"),
         ("&".join(f"p{i}=1" for i in range(200)), 400, "100 parameters"),

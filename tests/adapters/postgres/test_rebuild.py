@@ -1,0 +1,194 @@
+"""The live tables follow from the log: compared, and made anew beside live writes (architecture.md §3)."""
+
+import time
+from collections.abc import Iterator
+from threading import Event, Thread
+
+import psycopg
+import pytest
+from facts import META, T0, Facts, differences, facts
+from given import Plane
+
+from adapters.postgres import rebuild
+from adapters.postgres.mapper import EventMapper
+from domain import reservation, site
+from domain.event import Recorded
+from projections import projection, table
+from projections.projection import Inline
+
+HOUR = 3_600_000
+INSERT = "INSERT INTO stored_events (originator_id, originator_version, topic, state) VALUES (%s, 1, %s, %s)"
+EVERY_TABLE = [(of.name, name) for of in table.ALL for name in rebuild.tables(of)]
+
+
+@pytest.fixture
+def given(database: str) -> Iterator[Facts]:
+    with facts(database, size=6) as made:
+        yield made
+
+
+def busy_day(plane: Plane) -> None:
+    """Rows in every table there is."""
+    pool_id, _ = plane.fleet(nodes=2)
+    plane.offer(pool_id, quota={"gpu": 20, "vcpu": 64})
+    later = int(time.time() * 1000) + HOUR
+    gpus = [{"class": "gpu", "count": 8}]
+    for key in ("one", "two"):
+        made = plane.acme.reserve(pool_id, key, startsAt=later, devices=gpus, scalars={"vcpu": 8})
+        assert made.status_code == 201, made.text
+    waiting = plane.acme.reserve(pool_id, "three", startsAt=later)
+    assert waiting.json()["state"] == "pending", waiting.text
+    plane.settle()
+
+
+def test_after_a_busy_day_nothing_differs(plane: Plane, database: str) -> None:
+    busy_day(plane)
+    verdict = rebuild.compare(database, table.ALL)
+    assert verdict.differences == ()
+    assert verdict.events == len(plane.rows("SELECT 1 FROM stored_events"))
+    assert verdict.rows > len(EVERY_TABLE)
+
+
+def test_one_row_less_is_found_in_every_table_of_every_projection(
+    plane: Plane, database: str, connection: psycopg.Connection
+) -> None:
+    busy_day(plane)
+    for owner, name in EVERY_TABLE:
+        connection.execute(f"CREATE TEMP TABLE kept AS SELECT * FROM {name} LIMIT 1".encode())
+        gone = connection.execute(f"DELETE FROM {name} WHERE ctid IN (SELECT ctid FROM {name} LIMIT 1)".encode())
+        assert gone.rowcount == 1, f"the busy day leaves nothing in {name}"
+        (found,) = rebuild.compare(database, table.ALL).differences
+        assert (found.projection, found.table, found.only_live, found.only_log) == (owner, name, 0, 1)
+        connection.execute(f"INSERT INTO {name} SELECT * FROM kept".encode())
+        connection.execute("DROP TABLE kept")
+    assert differences(database) == []
+
+
+def test_a_changed_row_shows_as_it_is_and_as_it_should_be(
+    given: Facts, database: str, connection: psycopg.Connection
+) -> None:
+    pool_id = given.pool()
+    node_id, atoms = given.node(pool_id)
+    given.place(given.placed(pool_id, node_id, atoms, T0, T0 + HOUR))
+    connection.execute("UPDATE device_bookings SET freed = true WHERE device_id = %s", (atoms[0],))
+    (found,) = rebuild.compare(database, [of for of in table.ALL if isinstance(of, Inline)]).differences
+    assert (found.table, found.only_live, found.only_log) == ("device_bookings", 1, 1)
+    assert [line.split()[0] for line in found.examples] == ["live", "log"]
+
+
+def test_a_comparison_sees_one_moment_beside_live_writes(given: Facts, database: str) -> None:
+    pool_id = given.pool()
+    with Writing(given, pool_id):
+        for _ in range(2):
+            assert differences(database) == []
+
+
+@pytest.mark.parametrize("of", table.ALL, ids=lambda of: of.name)
+def test_a_projection_made_anew_is_what_it_was(plane: Plane, database: str, of: projection.Projection) -> None:
+    busy_day(plane)
+    kept = {name: _content(plane, name) for name in rebuild.tables(of)}
+    assert rebuild.rebuild(database, of) == len(plane.rows("SELECT 1 FROM stored_events"))
+    assert {name: _content(plane, name) for name in rebuild.tables(of)} == kept
+    site_id = plane.site("after")
+    plane.settle()
+    assert plane.store.load(site_id).version == 1
+    assert differences(database) == []
+
+
+def _content(plane: Plane, name: str) -> list[str]:
+    return sorted(str(row) for row in plane.rows(f"SELECT t::text FROM {name} AS t"))
+
+
+def test_a_rebuild_mends_what_was_tampered_with(given: Facts, database: str, connection: psycopg.Connection) -> None:
+    pool_id = given.pool()
+    node_id, atoms = given.node(pool_id)
+    given.place(given.placed(pool_id, node_id, atoms, T0, T0 + HOUR))
+    connection.execute("DELETE FROM device_bookings")
+    (bookings,) = (of for of in table.INLINE if of.name == "bookings")
+    rebuild.rebuild(database, bookings)
+    assert given.bookings(atoms[0]) == [(T0, T0 + HOUR)]
+    with pytest.raises(Exception, match="booked"):
+        given.place(given.placed(pool_id, node_id, atoms, T0, T0 + HOUR))
+
+
+def test_inline_tables_are_made_anew_beside_writers_who_notice_nothing(given: Facts, database: str) -> None:
+    """They go on through each of six rebuilds; none of their appends fails, and none is missing afterwards."""
+    pool_id = given.pool()
+    with Writing(given, pool_id) as failed:
+        for of in table.INLINE:
+            rebuild.rebuild(database, of)
+    assert failed == []
+    assert differences(database) == []
+
+
+class Writing:
+    """Two threads that place, bind, release and cancel until the block ends; what they raised comes out."""
+
+    def __init__(self, given: Facts, pool_id: str) -> None:
+        self._given, self._pool = given, pool_id
+        self._stop = Event()
+        self.failed: list[Exception] = []
+        self._threads = [Thread(target=self._write) for _ in range(2)]
+
+    def __enter__(self) -> list[Exception]:
+        for thread in self._threads:
+            thread.start()
+        return self.failed
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _write(self) -> None:
+        try:
+            node_id, atoms = self._given.node(self._pool)
+            start = T0
+            while not self._stop.is_set():
+                start += HOUR
+                made = self._given.place(self._given.placed(self._pool, node_id, atoms[:2], start, start + HOUR))
+                self._given.bind(made)
+                self._given.release(made, start + 1)
+                self._given.tear_down(made, start + 2)
+                gone = self._given.place(self._given.placed(self._pool, node_id, atoms[:1], start + 9, start + HOUR))
+                self._given.append(gone, reservation.Cancelled("x", start))
+        except Exception as fault:
+            self.failed.append(fault)
+
+
+def test_a_rebuild_that_cannot_have_its_locks_gives_up_and_leaves_all_as_it_was(
+    given: Facts, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rebuild, "_TRIES", 2)
+    monkeypatch.setattr(rebuild, "_LOCK_MS", 20)
+    given.pool()
+    (gates,) = (of for of in table.INLINE if of.name == "gates")
+    with psycopg.connect(database) as reader:
+        reader.execute("SELECT * FROM pool_gates")
+        with pytest.raises(rebuild.RebuildError, match="gates"):
+            rebuild.rebuild(database, gates)
+    assert differences(database) == []
+    assert given.rows("SELECT 1 FROM pg_namespace WHERE nspname LIKE 'rebuild%%'") == []
+
+
+def test_one_process_at_a_time_rebuilds_a_projection(database: str) -> None:
+    sql = "SELECT pg_advisory_lock(hashtext('better-compute rebuild'), hashtext('gates'))"
+    (gates,) = (of for of in table.INLINE if of.name == "gates")
+    with psycopg.connect(database, autocommit=True) as other:
+        other.execute(sql)
+        with pytest.raises(rebuild.RebuildError, match="another process"):
+            rebuild.rebuild(database, gates)
+
+
+def test_a_rebuild_stops_before_an_open_hole_and_nothing_is_missed_afterwards(plane: Plane, database: str) -> None:
+    """A slow append takes a position before the rebuild and commits after it."""
+    (sites,) = (of for of in table.ASYNC if of.name == "sites")
+    event = site.Created("slow", "shared", "root", "eu-north", 1)
+    row = EventMapper().to_stored_event(Recorded("site_slow", 1, event, META, "evt_slow"))
+    with psycopg.connect(database) as slow:
+        slow.execute(INSERT, (row.originator_id, row.topic, row.state))
+        plane.site("quick")
+        rebuild.rebuild(database, sites)
+    plane.settle()
+    assert len(plane.rows("SELECT id FROM sites")) == 2
+    assert rebuild.compare(database, [sites]).differences == ()

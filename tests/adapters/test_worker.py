@@ -1,0 +1,208 @@
+"""The controllers' loop: who runs it, and that one reservation's trouble is its own."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from facts import Facts, facts, new_id
+from naive import feed
+
+from adapters import worker
+from adapters.calendars import Calendars
+from adapters.cel import CelSelectors
+from adapters.postgres.leases import LOOK_S, TTL_S
+from adapters.postgres.runner import Runner
+from adapters.worker import Resting, Worker
+from commands.ports import Ports
+from domain import errors, reservation, tenant
+from domain.event import Append
+from projections import table
+
+HOUR = 3_600_000
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class House:
+    """A pool whose clock is the database's, with what a worker needs; read models follow when the test says so."""
+
+    def __init__(self, given: Facts) -> None:
+        self.given = given
+        self.calendars = Calendars(lambda: 0, lambda position, seconds: True)
+        self.runner = Runner(given.connections, table.ASYNC)
+        self.runner.load()
+        self.ports = Ports(given.store, None, self.calendars, CelSelectors(), new_id, str)  # type: ignore[arg-type]
+        self.clock = Clock()
+        self.pool_id = given.pool()
+        self.node_id, self.atoms = given.node(self.pool_id, 4)
+        given.append("tenant:acme", tenant.Recorded("acme", "active"))
+        given.offer(self.pool_id, 100)
+        self.position = 0
+
+    def worker(self, holder: str) -> Worker:
+        return Worker(self.ports, self.given.connections, self.calendars, holder, self.clock)
+
+    def look(self) -> None:
+        for name in self.runner.positions:
+            assert self.runner.retry(name) is None
+        self.position = feed(self.calendars, self.given, self.position)
+
+    def due(self, atom: int, ago: int = 1000) -> str:
+        """A placed reservation whose start has come."""
+        start = int(time.time() * 1000) - ago
+        return self.given.place(self.given.placed(self.pool_id, self.node_id, [self.atoms[atom]], start, start + HOUR))
+
+    def status(self, reservation_id: str) -> str:
+        return str(self.given.store.load(reservation_id).state.status)
+
+
+@pytest.fixture
+def house(database: str) -> Iterator[House]:
+    with facts(database, size=4) as given:
+        yield House(given)
+
+
+class Trouble:
+    """A store in which the log has a row that nobody can act on: its stream cannot be loaded, or not appended to."""
+
+    def __init__(self, given: Facts, stream: str, fault: Exception) -> None:
+        self._store, self._stream, self._fault = given.store, stream, fault
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._store, name)
+
+    def append(self, append: Append) -> int:
+        if any(change.stream == self._stream for change in append.changes):
+            raise self._fault
+        return self._store.append(append)
+
+
+def test_what_is_due_is_started_and_what_waits_is_placed(house: House) -> None:
+    started, now = house.due(0), int(time.time() * 1000)
+    waiting = house.given.queue(house.pool_id, None, 1, now, now + 2 * HOUR)
+    house.look()
+    house.worker("a").tick()
+    assert house.status(started) == "binding"
+    assert house.status(waiting) == "placed"
+
+
+FAULTS = [errors.NotFound("node", "node_x"), errors.Invalid("id", "no"), errors.Conflict("no"), KeyError("unforeseen")]
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: type(fault).__name__)
+def test_one_reservations_trouble_stops_no_other(house: House, fault: Exception) -> None:
+    bad, good = house.due(0, ago=9000), house.due(1)
+    now = int(time.time() * 1000)
+    stuck, waiting = (house.given.queue(house.pool_id, None, 1, now, now + 2 * HOUR) for _ in range(2))
+    house.look()
+    for stream in (bad, stuck):
+        troubled = Trouble(house.given, stream, fault)
+        house.ports = Ports(troubled, None, house.calendars, CelSelectors(), new_id, str)  # type: ignore[arg-type]
+        house.worker(f"holder of {stream}").tick()
+        house.given.rows("DELETE FROM coordination_leases RETURNING 1")
+    assert house.status(good) == "binding"
+    assert house.status(waiting) == "placed"
+
+
+def test_what_fails_unexpectedly_rests_longer_each_time_and_no_longer_than_the_limit() -> None:
+    clock = Clock()
+    resting = Resting(clock)
+    pauses = []
+    for _ in range(12):
+        resting.failed("rsv_1")
+        assert resting.ids() == ["rsv_1"]
+        before = clock.now
+        while resting.ids():
+            clock.now += 0.05
+        pauses.append(clock.now - before)
+    assert pauses == sorted(pauses)
+    shortest, longest = worker.REST_S
+    assert pauses[0] == pytest.approx(shortest, abs=0.06)
+    assert pauses[-1] == pytest.approx(longest, abs=0.06)
+    resting.went_well("rsv_1")
+    assert resting.ids() == []
+
+
+def test_what_rests_leaves_its_place_among_the_due_to_others(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a batch of one, a reservation that fails would otherwise be the only one ever tried."""
+    monkeypatch.setattr(worker, "AT_ONCE", 1)
+    bad, good = house.due(0, ago=9000), house.due(1)
+    house.look()
+    troubled = Trouble(house.given, bad, KeyError("unforeseen"))
+    house.ports = Ports(troubled, None, house.calendars, CelSelectors(), new_id, str)  # type: ignore[arg-type]
+    running = house.worker("a")
+    running.tick()
+    running.tick()
+    assert house.status(good) == "binding"
+
+
+def test_one_pools_long_queue_leaves_room_for_the_others(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "AT_ONCE", 2)
+    now = int(time.time() * 1000)
+    for _ in range(4):
+        house.given.queue(house.pool_id, None, 9, now, now + 2 * HOUR)
+    other = house.given.pool()
+    house.given.node(other)
+    house.given.offer(other, 1)
+    waiting = house.given.queue(other, None, 1, now, now + 2 * HOUR)
+    house.look()
+    house.worker("a").tick()
+    assert house.status(waiting) == "placed"
+
+
+def test_a_second_worker_stands_by_and_takes_over_when_the_first_falls_silent(house: House) -> None:
+    first, second = house.worker("a"), house.worker("b")
+    first.tick()
+    second.tick()
+    assert second.fence is None
+    for _ in range(round(TTL_S / LOOK_S)):
+        house.clock.now += LOOK_S
+        second.tick()
+    started = house.due(0)
+    house.look()
+    second.tick()
+    assert house.status(started) == "binding"
+
+
+def test_a_worker_that_slept_through_a_takeover_is_refused_and_stands_by(house: House) -> None:
+    """SIGSTOP: it wakes believing that it holds the lease; the fence in its first write says otherwise."""
+    first = house.worker("a")
+    first.tick()
+    house.given.rows("UPDATE coordination_leases SET holder = 'b', epoch = epoch + 1 RETURNING 1")
+    started = house.due(0)
+    house.look()
+    first.tick()
+    assert house.status(started) == "placed"
+    assert first.fence is None
+
+
+def test_a_worker_hands_its_lease_back_when_it_stops(house: House, tmp_path: Path) -> None:
+    first, second = house.worker("a"), house.worker("b")
+    first.tick()
+    second.tick()
+    first.start()
+    first.stop()
+    house.clock.now += LOOK_S
+    second.tick()
+    assert second.fence is not None
+
+
+def test_ends_come_before_starts(house: House) -> None:
+    """O02: both due in one tick on one atom; the second becomes bound, never failed."""
+    start = int(time.time() * 1000) - 2 * HOUR
+    ended = house.given.place(
+        house.given.placed(house.pool_id, house.node_id, house.atoms[:1], start, start + 2 * HOUR - 5000)
+    )
+    house.given.bind(ended, start)
+    house.given.append(ended, reservation.Activated(start))
+    following = house.due(0, ago=5000)
+    house.look()
+    house.worker("a").tick()
+    assert (house.status(ended), house.status(following)) == ("releasing", "binding")

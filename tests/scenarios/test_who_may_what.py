@@ -1,0 +1,87 @@
+"""Every operation for every kind of caller: foreign things are 404, refused ones 403, and nothing is forgotten."""
+
+from given import Client, Plane
+from wellformed import REQUESTS, fill, fresh, things
+
+from adapters.registry import OPERATIONS
+
+CALLERS = ("none", "wrong", "foreign", "user", "auditor", "offered", "operator", "owner")
+"""No token; an unknown one; the administrator of a tenant that sees none of it; a plain user and the administrator of
+the tenant that the pool is offered to and the reservation belongs to; the platform's auditor, operator and
+administrator."""
+
+READ = "401 401 200 200 200 200 200 200"
+THEIRS = "401 401 404 404 200 404 200 200"  # read what only the owner's tenant sees
+RUN = "401 401 404 404 403 404 200 200"  # run a machine or a site
+OWN = "401 401 404 403 403 403 200 200"  # run a pool that others see
+GIVE = "401 401 404 403 403 403 403 200"  # the administrator's alone
+
+EXPECTED: dict[str, str] = {
+    "sites.create": "401 401 403 403 403 403 201 201",
+    "sites.list": READ,
+    "sites.get": THEIRS,
+    "sites.update": RUN,
+    "pools.create": "401 401 404 403 403 404 201 201",
+    "pools.list": READ,
+    "pools.get": "401 401 404 200 200 200 200 200",
+    "pools.update": OWN,
+    "pools.retire": OWN,
+    "pools.offer": GIVE,
+    "pools.offers": "401 401 404 200 200 200 200 200",
+    "pools.withdraw": GIVE,
+    "joinTokens.create": "401 401 404 403 403 404 403 201",
+    "joinTokens.list": READ,
+    "joinTokens.revoke": "401 401 404 403 403 404 403 200",
+    "nodes.join": "401 401 401 401 401 401 401 401",
+    "nodes.assign": RUN,
+    "nodes.adopt": RUN,
+    "nodes.cordon": RUN,
+    "nodes.uncordon": RUN,
+    "nodes.maintain": RUN,
+    "nodes.label": RUN,
+    "nodes.fence": RUN,
+    "nodes.retire": RUN,
+    "nodes.list": READ,
+    "nodes.get": THEIRS,
+    "nodes.inventory": THEIRS,
+    "nodes.spec": THEIRS,
+    "nodes.devices": THEIRS,
+    "devices.list": READ,
+    "capacity.list": READ,
+    "reservations.create": "401 401 404 201 403 201 403 201",
+    "reservations.list": READ,
+    "reservations.get": "401 401 404 403 404 200 404 404",
+    "reservations.cancel": "401 401 404 403 404 200 404 404",
+    "reservations.release": "401 401 404 403 404 200 404 404",
+    "bookings.list": READ,
+    "audit.stream": "401 401 404 403 200 404 403 200",
+}
+CODES = {401: "UNAUTHENTICATED", 403: "ACCESS_DENIED", 404: "NOT_FOUND"}
+
+
+def test_every_operation_has_its_row() -> None:
+    assert set(EXPECTED) == set(REQUESTS) == set(OPERATIONS)
+
+
+def test_every_caller_gets_the_answer_of_its_cell(plane: Plane) -> None:
+    known = things(plane)
+    clients = {
+        "wrong": plane.nobody,
+        "foreign": plane.globex,
+        "user": plane.acme_user,
+        "auditor": plane.auditor,
+        "offered": plane.acme,
+        "operator": plane.operator,
+        "owner": plane.root,
+    }
+    wrong = []
+    for name, expected in EXPECTED.items():
+        path, body = REQUESTS[name]
+        operation = OPERATIONS[name]
+        for caller, status in zip(CALLERS, map(int, expected.split()), strict=True):
+            client = clients.get(caller, Client(plane.app, ""))
+            sent = None if operation.is_query else fill(body, known)
+            answer = client.call(operation.verb, fill(path, known), sent, Idempotency_Key=fresh())
+            if answer.status_code != status or CODES.get(status) not in (None, answer.json().get("code")):
+                wrong.append((name, caller, status, answer.status_code, answer.text[:200]))
+    assert wrong == []

@@ -1,0 +1,153 @@
+"""A well-formed request of every operation, and the things that it names."""
+
+import itertools
+import time
+from typing import Any
+
+from given import SEVEN, Plane, inventory
+
+LATER = int(time.time() * 1000) + 3_600_000
+"""In an hour; the tests end before."""
+
+_numbers = itertools.count()
+
+REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "sites.create": ("/v1/sites", {"name": "?", "kind": "shared", "iamRegion": "eu"}),
+    "sites.list": ("/v1/sites", {}),
+    "sites.get": ("/v1/sites/{site}", {}),
+    "sites.update": ("/v1/sites/{site}", {"name": "?"}),
+    "pools.create": (
+        "/v1/pools",
+        {
+            "name": "?",
+            "siteId": "{site}",
+            "class": "metal-host",
+            "gpuModel": "A100",
+            "gpuMemoryGb": 80,
+            "sharing": "mig",
+            "agent": "bcd",
+            "policy": {
+                "acceptance": ["burn-in"],
+                "overcommit": {"vcpu": 2.0, "memoryMib": 1.0},
+                "lostAfter": 300,
+                "disruptionBudget": 0.1,
+                "admission": {"budgetCheck": "off"},
+                "maxPending": 60,
+                "bindTimeout": 60,
+                "hardwareProfile": "a100-8",
+                "migLayout": SEVEN[:2],
+                "tenantRoot": False,
+            },
+        },
+    ),
+    "pools.list": ("/v1/pools", {}),
+    "pools.get": ("/v1/pools/{pool}", {}),
+    "pools.update": ("/v1/pools/{pool}", {"name": "?", "policy": {"cleaningSeconds": 0}}),
+    "pools.retire": ("/v1/pools/{spare_pool}", {}),
+    "pools.offer": (
+        "/v1/pools/{pool}/offers/acme",
+        {"quota": {"gpu": 100, "vcpu": 1000}, "priority": 1, "includeDescendants": True},
+    ),
+    "pools.offers": ("/v1/pools/{pool}/offers", {}),
+    "pools.withdraw": ("/v1/pools/{other_pool}/offers/acme", {}),
+    "joinTokens.create": (
+        "/v1/join-tokens",
+        {
+            "siteId": "{site}",
+            "trust": "tenant-owned",
+            "poolId": "{pool}",
+            "role": "host",
+            "uses": 1,
+            "expiresInSeconds": 60,
+        },
+    ),
+    "joinTokens.list": ("/v1/join-tokens", {}),
+    "joinTokens.revoke": ("/v1/join-tokens/{token}", {}),
+    "nodes.join": (
+        "/v1/nodes/join",
+        {
+            "inventory": inventory(gpus=1, index=777),
+            "publicKey": "A" * 43 + "=",
+            "name": "?",
+            "labels": {"rack": "r1"},
+            "address": "10.0.0.1",
+        },
+    ),
+    "nodes.assign": ("/v1/nodes/{spare_node}/assign", {"poolId": "{pool}", "role": "host"}),
+    "nodes.adopt": ("/v1/nodes/{spare_node}/adopt", {}),
+    "nodes.cordon": ("/v1/nodes/{spare_node}/cordon", {"reason": "fan"}),
+    "nodes.uncordon": ("/v1/nodes/{spare_node}/uncordon", {}),
+    "nodes.maintain": ("/v1/nodes/{spare_node}/maintenance", {"on": True, "reason": "bios"}),
+    "nodes.label": ("/v1/nodes/{spare_node}/labels", {"labels": {"rack": "?"}}),
+    "nodes.fence": ("/v1/nodes/{spare_node}/fence", {"reason": "off"}),
+    "nodes.retire": ("/v1/nodes/{last_node}/retire", {}),
+    "nodes.list": ("/v1/nodes", {}),
+    "nodes.get": ("/v1/nodes/{node}", {}),
+    "nodes.inventory": ("/v1/nodes/{node}/inventory", {}),
+    "nodes.spec": ("/v1/nodes/{node}/spec", {}),
+    "nodes.devices": ("/v1/nodes/{node}/devices", {}),
+    "devices.list": ("/v1/devices", {}),
+    "capacity.list": ("/v1/capacity", {}),
+    "reservations.create": (
+        "/v1/reservations",
+        {
+            "poolId": "{pool}",
+            "devices": [{"class": "gpu", "count": 1, "selector": "true", "topology": {"colocate": "numa"}}],
+            "nodes": 1,
+            "topology": {"pack": "rack"},
+            "scalars": {"vcpu": 1},
+            "startsAt": LATER,
+            "durationSeconds": 60,
+            "binding": "hold",
+            "spot": False,
+            "maxPendingSeconds": 60,
+            "labels": {"job": "j1"},
+        },
+    ),
+    "reservations.list": ("/v1/reservations", {}),
+    "reservations.get": ("/v1/reservations/{bound}", {}),
+    "reservations.cancel": ("/v1/reservations/{placed}/cancel", {}),
+    "reservations.release": ("/v1/reservations/{bound}/release", {}),
+    "bookings.list": ("/v1/bookings", {}),
+    "audit.stream": ("/v1/audit/streams/{pool}", {}),
+}
+"""Path and body by operation. Names in braces are of `things`, `?` is a name that nothing has yet."""
+
+
+def things(plane: Plane) -> dict[str, str]:
+    pool_id, (node_id,) = plane.fleet(quota=100)
+    site_id = plane.root.ok("GET", f"/v1/pools/{pool_id}")["siteId"]
+    spare, other = plane.pool(site_id, "spare"), plane.pool(site_id, "other")
+    plane.offer(spare)
+    plane.offer(other)
+    bound = plane.acme.reserve(pool_id).json()["id"]
+    plane.until(plane.acme, bound, "binding")
+    return {
+        "site": site_id,
+        "pool": pool_id,
+        "spare_pool": spare,
+        "other_pool": other,
+        "node": node_id,
+        "spare_node": plane.join(site_id, "spare", inventory(index=501)),
+        "last_node": plane.join(site_id, "last", inventory(index=502)),
+        "token": plane.root.ok("POST", "/v1/join-tokens", {"siteId": site_id, "trust": "platform"})["id"],
+        "bound": bound,
+        "placed": plane.acme.reserve(pool_id, startsAt=plane.store.now() + 10**7).json()["id"],
+    }
+
+
+def fresh() -> str:
+    """A name that nothing has yet."""
+    return f"n{next(_numbers)}"
+
+
+def fill(value: Any, known: dict[str, str]) -> Any:
+    match value:
+        case str():
+            return fresh() if value == "?" else value.format_map(known) if "{" in value else value
+        case dict():
+            return {name: fill(member, known) for name, member in value.items()}
+        case list():
+            return [fill(member, known) for member in value]
+        case _:
+            return value
