@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import httpx
 
 from adapters.agent.machines import SEVEN, Model, inventory_for
-from adapters.agent.simulate import Fleet, JoinRefused, Member
+from adapters.agent.simulate import Fleet, JoinRefused, Keyring, Member
 
 log = logging.getLogger(__name__)
 
@@ -146,11 +146,11 @@ class Demo:
 
     def _members(self, sites: dict[str, str], pools: dict[str, str]) -> list[Member]:
         """The same machines at every start; a join token is asked for only where a node is missing."""
-        joined = {node["name"] for node in self._nodes()}
+        keys = Keyring(self._state)
         members: list[Member] = []
         for plan in POOLS:
             names = [f"{plan.name}-{n:02}" for n in range(plan.nodes)]
-            missing = sum(name not in joined for name in names)
+            missing = sum(keys.get(name) is None for name in names)
             token = self._token(sites[plan.site], missing, poolId=pools[plan.name])
             layout = SEVEN if plan.body["sharing"] == "mig" else ()
             for n, name in enumerate(names):
@@ -159,7 +159,7 @@ class Demo:
                 members.append(Member(name=name, join_token=token, inventory=found, labels=labels))
         for n, name in enumerate(sites):
             agent = f"{name}-site-agent"
-            token = self._token(sites[name], int(agent not in joined), role="site")
+            token = self._token(sites[name], int(keys.get(agent) is None), role="site")
             members.append(Member(name=agent, join_token=token, inventory=inventory_for("L4", 1, 1000 + n)))
         return members
 
@@ -168,10 +168,6 @@ class Demo:
             return ""
         body = {"siteId": site_id, "trust": "platform", "uses": uses, **more}
         return str(self._ok("POST", "/v1/join-tokens", body)["token"])
-
-    def _nodes(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self._ok("GET", "/v1/nodes?limit=1000")["items"]
-        return found
 
     def _adopt(self, node_ids: Iterable[str]) -> None:
         for node_id in node_ids:

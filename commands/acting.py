@@ -3,12 +3,17 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from commands.ports import Race, Store
+from commands.ports import Loaded, Race, Store
 from domain.event import Append, Change, Fence, Meta
 
 ATTEMPTS: Final = 6
 
 Decide = Callable[[], Sequence[Change]]
+
+
+def following(actor: str, admission: str | None, cause: Loaded) -> Meta:
+    """What acts because of a stream's last event: that event is the cause, its request the correlation."""
+    return Meta(actor, admission, cause.event_id, cause.correlation)
 
 
 def act(store: Store, meta: Meta, decide: Decide, fence: Fence | None = None) -> int | None:

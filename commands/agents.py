@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from commands import hardware, teardown
-from commands.acting import act
+from commands.acting import act, following
 from commands.ports import Store
 from domain import errors, fingerprint, node, reservation
 from domain.event import Change, Meta
@@ -19,7 +19,8 @@ def _meta(node_id: str, state: node.State) -> Meta:
 
 def _about(store: Store, node_id: str, reservation_id: str) -> Meta:
     """What a node reports of a reservation was brought about by whoever was admitted to reserve (domain.md §9)."""
-    return Meta(f"agent:{node_id}", store.load(reservation_id).state.admission_id)
+    cause = store.load(reservation_id)
+    return following(f"agent:{node_id}", cause.state.admission_id, cause)
 
 
 def open_session(store: Store, node_id: str) -> int:
@@ -86,11 +87,11 @@ def report_status(store: Store, node_id: str, session: int, observed: int, items
     """Take a node's word of its NodeSpec: what it prepared, and, by leaving it out, what it tore down."""
     _observe(store, node_id, session, observed)
     for reservation_id in store.booked(node_id):
-        _tear_down(store, node_id, reservation_id, observed, items)
+        _tear_down(store, node_id, session, reservation_id, observed, items)
     spec: node.State = store.load(node_id).state
     prepared = {a.reservation_id for a in spec.allocations if items.get(a.id) == "prepared"}
     for reservation_id in sorted(prepared):
-        _prepare(store, node_id, reservation_id, observed, items)
+        _prepare(store, node_id, session, reservation_id, observed, items)
 
 
 def _observe(store: Store, node_id: str, session: int, observed: int) -> None:
@@ -106,8 +107,11 @@ def _observe(store: Store, node_id: str, session: int, observed: int) -> None:
     act(store, _meta(node_id, store.load(node_id).state), decide)
 
 
-def _tear_down(store: Store, node_id: str, reservation_id: str, observed: int, items: Mapping[str, Item]) -> None:
+def _tear_down(
+    store: Store, node_id: str, session: int, reservation_id: str, observed: int, items: Mapping[str, Item]
+) -> None:
     def decide() -> Sequence[Change]:
+        _current(store, node_id, session)
         loaded = store.load(reservation_id)
         state: reservation.State = loaded.state
         kept = [a for a in state.allocations if a.node_id == node_id and a.id in items]
@@ -119,8 +123,11 @@ def _tear_down(store: Store, node_id: str, reservation_id: str, observed: int, i
     act(store, _about(store, node_id, reservation_id), decide)
 
 
-def _prepare(store: Store, node_id: str, reservation_id: str, observed: int, items: Mapping[str, Item]) -> None:
+def _prepare(
+    store: Store, node_id: str, session: int, reservation_id: str, observed: int, items: Mapping[str, Item]
+) -> None:
     def decide() -> list[Change]:
+        _current(store, node_id, session)
         loaded = store.load(reservation_id)
         state: reservation.State = loaded.state
         if state.status != "binding" or observed < state.generations.get(node_id, 0):

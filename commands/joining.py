@@ -9,7 +9,7 @@ from msgspec import Meta
 from commands import hardware, tenancy
 from commands.join_tokens import digest
 from commands.ports import Loaded
-from commands.unit import Outcome, Unit
+from commands.unit import Outcome, Unit, changed
 from domain import errors, fingerprint, ids, join_token, node, node_view, site
 from domain.event import Change
 from domain.event import Meta as EventMeta
@@ -29,10 +29,15 @@ class Join(Request, frozen=True, kw_only=True):
 
 
 def join(command: Join, unit: Unit) -> Outcome:
+    """Joining again with the same key answers the node that it made: an agent may lose the first answer."""
     token_id, held, meta = _token(unit)
     token: join_token.State = held.state
-    place: site.State = unit.existing(token.site_id).state
     _check_key(command.public_key)
+    joined_before = unit.ports.store.holder("agent key", "", command.public_key)
+    if joined_before is not None:
+        return Outcome((_again(joined_before, token_id, token, unit),), meta=meta)
+    _admits(token, unit)
+    place: site.State = unit.existing(token.site_id).state
     node_id = unit.new_id("node")
     name = _name(command)
     identifiers = fingerprint.fingerprint(command.inventory).identifiers
@@ -66,6 +71,23 @@ def join(command: Join, unit: Unit) -> Outcome:
     return Outcome((Change(node_id, 0, tuple(events)), used, *others), meta=meta)
 
 
+def _again(node_id: str, token_id: str, token: join_token.State, unit: Unit) -> Change:
+    loaded = unit.load(node_id)
+    state: node.State = loaded.state
+    if state.join_token_id != token_id:
+        _admits(token, unit)
+    if (state.site_id, state.provision_state == "retired") != (token.site_id, False):
+        raise errors.Conflict("this key belongs to another node; make a new one")
+    return changed(node_id, loaded, [])
+
+
+def _admits(token: join_token.State, unit: Unit) -> None:
+    if reason := join_token.unusable(token, unit.now):
+        raise errors.Unauthenticated(f"the join token admits nobody: {reason}")
+    if not tenancy.usable(unit.ports.store, token.tenant_id):
+        raise errors.Unauthenticated("the join token admits nobody: its tenant is suspended")
+
+
 def _token(unit: Unit) -> tuple[str, Loaded, EventMeta]:
     """The join token behind the bearer; what it causes names the admission that made it."""
     bearer = unit.call.bearer
@@ -73,11 +95,6 @@ def _token(unit: Unit) -> tuple[str, Loaded, EventMeta]:
     if not token_id:
         raise errors.Unauthenticated("send a join token as the bearer")
     loaded = unit.load(token_id)
-    state: join_token.State = loaded.state
-    if reason := join_token.unusable(state, unit.now):
-        raise errors.Unauthenticated(f"the join token admits nobody: {reason}")
-    if not tenancy.usable(unit.ports.store, state.tenant_id):
-        raise errors.Unauthenticated("the join token admits nobody: its tenant is suspended")
     made = unit.ports.store.history(token_id)[0].meta
     actor = f"join-token:{token_id}"
     return token_id, loaded, EventMeta(actor, made.admission, correlation=unit.call.request_id)

@@ -26,11 +26,13 @@ class NodeClosed(Race):
 
 
 class Loaded(Struct, frozen=True):
-    """A stream's state, version and the position of its last event; version 0 is a stream that does not exist."""
+    """A stream's state and version, and of its last event position, id and correlation; version 0: no such stream."""
 
     state: Any
     version: int
     position: int = 0
+    event_id: str | None = None
+    correlation: str | None = None
 
 
 class Offer(Struct, frozen=True):

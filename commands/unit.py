@@ -128,7 +128,6 @@ def perform(operation: Operation, request: Request, call: Call, ports: Ports, ga
         try:
             outcome: Outcome = operation.handle(request, unit)
             lost = outcome.contested
-            _match(call, outcome)
             return _attempt(operation, unit, outcome, (key, body) if key else None)
         except (Race, errors.DoubleBooked) as race:
             if isinstance(race, errors.DoubleBooked) and lost is None:
@@ -142,6 +141,7 @@ def perform(operation: Operation, request: Request, call: Call, ports: Ports, ga
 def _attempt(operation: Operation, unit: Unit, outcome: Outcome, keyed: tuple[str, str] | None) -> Answer:
     recorded = False
     try:
+        _match(unit.call, outcome)
         answer = _record(operation, unit, outcome, keyed)
         recorded = True
         return answer

@@ -92,5 +92,5 @@ def fold(stream: str, events: Iterable[Event], state: Any = None) -> Any:
     return state
 
 
-def fold_recorded(stream: str, recorded: Iterable[Recorded]) -> Any:
-    return fold(stream, (one.event for one in recorded))
+def fold_recorded(stream: str, recorded: Iterable[Recorded], state: Any = None) -> Any:
+    return fold(stream, (one.event for one in recorded), state)

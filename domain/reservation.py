@@ -144,11 +144,15 @@ class Placed(Event, frozen=True, tag="reservation.placed.1"):
 
 
 class BindingStarted(Event, frozen=True, tag="reservation.binding_started.1"):
-    """Each node's NodeSpec has the allocation from this generation on; by `fail_at` all must be prepared."""
+    """Each node's NodeSpec has the allocation from this generation on; by `fail_at` all must be prepared.
+
+    `reason` is AtomNotReleased while the one before has not torn down an atom of it (O15).
+    """
 
     generations: dict[str, int]
     at: int
     fail_at: int
+    reason: str | None = None
 
 
 class Prepared(Event, frozen=True, tag="reservation.prepared.1"):
@@ -264,8 +268,8 @@ def evolve(state: State, event: Events) -> State:
                 allocations=event.allocations,
                 claimed=event.claimed,
             )
-        case BindingStarted(generations=generations, fail_at=fail_at):
-            return replace(state, status="binding", generations=generations, fail_at=fail_at)
+        case BindingStarted(generations=generations, fail_at=fail_at, reason=reason):
+            return replace(state, status="binding", generations=generations, fail_at=fail_at, reason=reason)
         case Prepared(allocation_id=allocation_id):
             return replace(state, allocations=_mark(state, allocation_id, prepared=True))
         case Activated():
@@ -288,6 +292,11 @@ def evolve(state: State, event: Events) -> State:
 
 def _mark(state: State, allocation_id: str, **marks: bool) -> tuple[Allocation, ...]:
     return tuple(replace(a, **marks) if a.id == allocation_id else a for a in state.allocations)
+
+
+def prepared(state: State) -> bool:
+    """Whether every node has prepared its part."""
+    return bool(state.allocations) and all(a.prepared for a in state.allocations)
 
 
 def must_take(state: State, verb: str) -> None:

@@ -74,6 +74,7 @@ def _of_node(stream: str, event: node.Events) -> Iterator[Statement]:
     match event:
         case node.Joined():
             yield _take("node", event.site_id, event.name, stream)
+            yield _take("agent key", "", event.public_key, stream)
         case node.Inventoried():
             yield from _hardware(stream, event)
         case node.Moved(provision="retired"):

@@ -38,6 +38,8 @@ def due(state: reservation.State) -> tuple[int | None, int]:
     match state.status:
         case "active":
             return state.ends_at, ENDS
+        case "binding" if reservation.prepared(state):
+            return state.since, ENDS
         case "binding":
             known = [instant for instant in (state.ends_at, state.fail_at) if instant is not None]
             return min(known, default=None), ENDS

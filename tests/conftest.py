@@ -20,7 +20,7 @@ from psycopg.conninfo import make_conninfo
 
 import given
 from adapters.postgres import embedded, migrate, pool, runner
-from projections import table
+from projections.table import ALL
 
 ROOT = Path(f"/tmp/better-compute-tests-{os.geteuid()}")
 CLUSTER = pytest.StashKey["Cluster"]()
@@ -123,7 +123,7 @@ def migrated(cluster: str) -> str:
         connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
     dsn = make_conninfo(cluster, dbname=name)
     migrate.migrate(dsn)
-    runner.create_tables(dsn, table.ALL)
+    runner.create_tables(dsn, ALL)
     with psycopg.connect(dsn) as connection:
         _keep_seeds(connection)
     return dsn
@@ -156,7 +156,6 @@ def plane(database: str, tmp_path: Path) -> Iterator[given.Plane]:
     """The whole product on an empty database, with the demo's tenants and one client for each of its tokens."""
     with given.plane(database, tmp_path) as made:
         yield made
-
 
 
 def _keep_seeds(connection: psycopg.Connection) -> None:

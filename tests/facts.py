@@ -55,7 +55,7 @@ class Facts:
         node_id = _mint("node")
         name = f"n{next(_numbers)}"
         atoms = [f"{node_id}/g{n}" for n in range(gpus)]
-        joined = node.Joined(name, "site_1", "root", "eu-north", "host", "platform", "key", "jt_1", {}, 1)
+        joined = node.Joined(name, "site_1", "root", "eu-north", "host", "platform", f"key of {name}", "jt_1", {}, 1)
         devices = tuple(Device(atom, "gpu", True, gpu_model="H100", memory_gb=80) for atom in atoms)
         self.append(
             node_id,

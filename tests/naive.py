@@ -1,10 +1,9 @@
 """Naive readings of what the product keeps cleverly, to compare it with."""
 
-from facts import Facts
-
 from adapters.calendars import Calendars
 from adapters.postgres.reader import Tail
 from domain.calendar import FOREVER
+from facts import Facts
 
 Stretches = dict[str, list[tuple[int, int | None]]]
 

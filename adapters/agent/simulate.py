@@ -1,8 +1,7 @@
 """Simulated agents: many nodes in one process, each as real to the plane as its protocol (api.md §4).
 
-Keys and node ids are kept in one file, so that a second start brings the same nodes back. It is written before
-anything else happens after a join, but the two are not one act: a process killed between them joins that node
-again, and the plane will call it DuplicateHardware.
+Keys and node ids are kept in one file, so that a second start brings the same nodes back. A key is written before
+its node joins: a process killed between the join and the answer joins again with the same key and gets the same node.
 """
 
 import asyncio
@@ -52,7 +51,7 @@ class JoinRefused(Exception):
 
 
 class _Kept(Struct, frozen=True, rename="camel"):
-    node_id: str
+    node_id: str | None
     private_key: str
 
 
@@ -67,14 +66,25 @@ class Keyring:
 
     def get(self, name: str) -> Identity | None:
         kept = self._kept.get(name)
-        if kept is None:
+        if kept is None or kept.node_id is None:
             return None
-        raw = base64.b64decode(kept.private_key)
-        return Identity(kept.node_id, Ed25519PrivateKey.from_private_bytes(raw))
+        return Identity(kept.node_id, self.key(name))
+
+    def key(self, name: str) -> Ed25519PrivateKey:
+        """The node's key, made and kept before it first joins: joining again with it makes no second node."""
+        kept = self._kept.get(name)
+        if kept is not None:
+            return Ed25519PrivateKey.from_private_bytes(base64.b64decode(kept.private_key))
+        key = Ed25519PrivateKey.generate()
+        self._keep(name, None, key)
+        return key
 
     def put(self, name: str, identity: Identity) -> None:
-        secret = base64.b64encode(identity.key.private_bytes_raw()).decode()
-        self._kept[name] = _Kept(identity.node_id, secret)
+        self._keep(name, identity.node_id, identity.key)
+
+    def _keep(self, name: str, node_id: str | None, key: Ed25519PrivateKey) -> None:
+        secret = base64.b64encode(key.private_bytes_raw()).decode()
+        self._kept[name] = _Kept(node_id, secret)
         fresh = self._path.with_name(f"{self._path.name}.{os.getpid()}.new")
         with contextlib.suppress(FileNotFoundError):
             fresh.unlink()
@@ -164,7 +174,7 @@ class Fleet:
 
         async def one(client: httpx.AsyncClient, member: Member) -> None:
             async with gate:
-                self._keys.put(member.name, await _join(client, member))
+                self._keys.put(member.name, await _join(client, member, self._keys.key(member.name)))
 
         trust = not _is_loopback(self._server)
         async with httpx.AsyncClient(base_url=self._server, timeout=JOIN_SECONDS, trust_env=trust) as client:
@@ -216,9 +226,8 @@ class Fleet:
         await asyncio.gather(*(self.stop(name, clean=True) for name in list(self._sessions)))
 
 
-async def _join(client: httpx.AsyncClient, member: Member) -> Identity:
+async def _join(client: httpx.AsyncClient, member: Member, key: Ed25519PrivateKey) -> Identity:
     """Only what surely did not join is asked again: no connection, or an answer that says `later`."""
-    key = Ed25519PrivateKey.generate()
     body = {
         "name": member.name,
         "publicKey": protocol.public_key(key),

@@ -20,9 +20,7 @@ def agent() -> None:
 @agent.command()
 @click.argument("count", metavar="N", type=click.IntRange(1, 1000))
 @click.option("--server", envvar="BETTER_COMPUTE_SERVER", default="http://127.0.0.1:8080", show_default=True)
-@click.option(
-    "--join-token", envvar="BETTER_COMPUTE_JOIN_TOKEN", required=True, help="a token with N uses, or more"
-)
+@click.option("--join-token", envvar="BETTER_COMPUTE_JOIN_TOKEN", required=True, help="a token with N uses, or more")
 @click.option("--model", type=click.Choice(["H100", "A100", "L4"]), default="H100", show_default=True)
 @click.option("--no-mig", is_flag=True, help="A100: whole GPUs instead of seven slices each")
 @click.option("--prefix", help="of the nodes' names, which are <prefix>-<n>; default: sim-<model>")
@@ -62,9 +60,7 @@ def _members(count: int, join_token: str, model: "Model", prefix: str, *, no_mig
         Member(
             name=f"{prefix}-{n}",
             join_token=join_token,
-            inventory=inventory_for(
-                model, index=n, seed=prefix, hostname=f"{prefix}-{n}", mig_layout=layout
-            ),
+            inventory=inventory_for(model, index=n, seed=prefix, hostname=f"{prefix}-{n}", mig_layout=layout),
             labels={"rack": f"r{n // 4 + 1}", "simulated": "true"},
         )
         for n in range(1, count + 1)

@@ -19,9 +19,7 @@ def audit() -> None:
 @click.option("--until", help="stop at this instant (epoch ms), or at this position (@1234)")
 @click.option("--json", "as_json", is_flag=True, help="one JSON object a step, then the state")
 @database.options
-def replay(
-    stream: str, until: str | None, as_json: bool, database_url: str | None, data_dir: Path | None
-) -> None:
+def replay(stream: str, until: str | None, as_json: bool, database_url: str | None, data_dir: Path | None) -> None:
     """Show each step of one thing and the state it came to."""
     import msgspec
     import psycopg
@@ -103,8 +101,7 @@ def diff(database_url: str | None, data_dir: Path | None) -> None:
         for example in difference.examples:
             click.echo(f"    {example}")
     click.echo(
-        f"{verdict.events} events folded, {verdict.rows} rows compared, "
-        f"{len(verdict.differences)} tables differ"
+        f"{verdict.events} events folded, {verdict.rows} rows compared, {len(verdict.differences)} tables differ"
     )
     if verdict.differences:
         raise SystemExit(1)

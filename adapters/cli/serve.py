@@ -23,9 +23,7 @@ SWITCH_S = 0.0005
 
 @click.command()
 @click.option("--host", default="127.0.0.1", show_default=True, envvar="BETTER_COMPUTE_HOST")
-@click.option(
-    "--port", default=8080, show_default=True, type=click.IntRange(0, 65_535), envvar="BETTER_COMPUTE_PORT"
-)
+@click.option("--port", default=8080, show_default=True, type=click.IntRange(0, 65_535), envvar="BETTER_COMPUTE_PORT")
 @database.options
 @click.option(
     "--access-file",
@@ -158,9 +156,7 @@ def _write_private(path: Path, text: str) -> None:
 class AfterStart(threading.Thread):
     """Once requests are answered: the demo's fleet, then the word that all is ready."""
 
-    def __init__(
-        self, server: Any, settings: Settings, home: Path, listener: Any, tokens: dict[str, str]
-    ) -> None:
+    def __init__(self, server: Any, settings: Settings, home: Path, listener: Any, tokens: dict[str, str]) -> None:
         super().__init__(name="after-start", daemon=True)
         self._server, self._settings, self._home = server, settings, home
         self._listener, self._tokens = listener, tokens

@@ -9,6 +9,7 @@ import psycopg
 import psycopg_pool
 from eventsourcing.persistence import EventStore as LibraryStore
 from eventsourcing.persistence import PersistenceError
+from msgspec.structs import replace
 
 from adapters.postgres.catalog import CatalogReader
 from adapters.postgres.mapper import EventMapper, decode
@@ -17,7 +18,7 @@ from adapters.postgres.recorder import Recorder
 from adapters.postgres.refusals import translate
 from commands.ports import Loaded
 from domain import registry
-from domain.event import Append, Recorded
+from domain.event import Append, Change, Recorded
 from projections.projection import Inline, plan
 
 _REMEMBERED = 20_000
@@ -45,16 +46,15 @@ class EventStore(CatalogReader):
     def load(self, stream: str, until: int | None = None) -> Loaded:
         with self._guard:
             known = self._known.get(stream)
-        if known is not None and until is not None and known.version > until:
-            known = None
-        known = known or Loaded(registry.kind(stream).initial, 0)
-        state, version, position = known.state, known.version, known.position
-        rows = self._recorder.select_rows(stream, version, until)
-        if rows:
-            state = registry.fold(stream, (decode(*row).event for row in rows), state)
-            version, position = rows[-1][1], rows[-1][4]
-        loaded = Loaded(state, version, position)
-        if until is None and version:
+        if known is not None and until is not None:
+            if known.version == until:
+                return known
+            known = known if known.version < until else None
+        loaded = known or Loaded(registry.kind(stream).initial, 0)
+        recorded = [decode(*row) for row in self._recorder.select_rows(stream, loaded.version, until)]
+        if recorded:
+            loaded = _loaded(registry.fold_recorded(stream, recorded, loaded.state), recorded[-1])
+        if until is None and loaded.version:
             self._remember(stream, loaded)
         return loaded
 
@@ -88,7 +88,20 @@ class EventStore(CatalogReader):
             assert isinstance(fault, psycopg.Error)
             position = self._committed_after_all(recorded, fault)
             return position if position is not None else translate(fault)
-        return max(recording.notification.id for recording in stored)
+        last = {one.stream: (one, row.notification.id) for one, row in zip(recorded, stored, strict=True)}
+        for change in append.changes:
+            self._bring_forward(change, *last[change.stream])
+        return stored[-1].notification.id
+
+    def _bring_forward(self, change: Change, last: Recorded, position: int) -> None:
+        """Remember what was just appended, where the state before it is known: the answer needs no second read."""
+        with self._guard:
+            known = self._known.get(change.stream)
+        if known is None:
+            known = Loaded(registry.kind(change.stream).initial, 0)
+        if known.version == change.expected:
+            state = registry.fold(change.stream, change.events, known.state)
+            self._remember(change.stream, _loaded(state, replace(last, position=position)))
 
     def _committed_after_all(self, recorded: Sequence[Recorded], fault: psycopg.Error) -> int | None:
         """The position of our own events if the commit went through before the connection broke."""
@@ -103,3 +116,7 @@ class EventStore(CatalogReader):
             return None
         found = [decode(*row) for row in rows]
         return found[0].position if found and found[0].event_id == last.event_id else None
+
+
+def _loaded(state: Any, last: Recorded) -> Loaded:
+    return Loaded(state, last.version, last.position, last.event_id, last.meta.correlation)

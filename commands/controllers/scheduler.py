@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from commands import placing, tenancy
-from commands.acting import act
+from commands.acting import act, following
 from commands.ports import NodeClosed, Ports, Store
 from domain import claim, errors, reservation
 from domain.event import Change, Fence, Meta
@@ -22,7 +22,7 @@ def walk(ports: Ports, pool_id: str, queue: Sequence[str], fence: Fence) -> None
     waiting = [(id, store.load(id).state) for id in queue]
     wanted: list[placing.Wanted] = []
     for id, state in waiting:
-        if state.status != "pending":
+        if state.status != "pending" or (state.give_up_at is not None and state.give_up_at <= now):
             continue
         if hopeless(store, state.draft) is not None:
             _give_up(store, id, fence)
@@ -81,7 +81,8 @@ def _give_up(store: Store, reservation_id: str, fence: Fence) -> None:
 
 
 def _meta(store: Store, reservation_id: str) -> Meta:
-    return Meta(f"controller:{JOB}", store.load(reservation_id).state.admission_id)
+    cause = store.load(reservation_id)
+    return following(f"controller:{JOB}", cause.state.admission_id, cause)
 
 
 def hopeless(store: Store, draft: reservation.Drafted) -> str | None:

@@ -3,15 +3,15 @@
 from typing import Literal
 
 from commands import ending
-from commands.acting import act
+from commands.acting import act, following
 from commands.ports import Loaded, Store
 from domain import node, pool, reservation
-from domain.event import Change, Fence, Meta
+from domain.event import Change, Fence
 
 DRAFT_MS = 15 * 60_000
 JOB = "timekeeper"
 
-Step = Literal["end", "fail", "expire", "start", "nothing"]
+Step = Literal["end", "fail", "expire", "start", "activate", "nothing"]
 
 
 def due(state: reservation.State, now: int) -> Step:
@@ -21,6 +21,8 @@ def due(state: reservation.State, now: int) -> Step:
             return "end"
         case "binding" if state.fail_at is not None and state.fail_at <= now:
             return "fail"
+        case "binding" if reservation.prepared(state):
+            return "activate"
         case "placed" if state.ends_at is not None and state.ends_at <= now:
             return "expire"
         case "placed" if state.starts_at is not None and state.starts_at <= now:
@@ -48,11 +50,13 @@ def step(store: Store, reservation_id: str, fence: Fence) -> None:
                 return [Change(reservation_id, loaded.version, (reservation.Expired(reason, now),))]
             case "start":
                 return _bind(store, reservation_id, loaded, now)
-            case "nothing":
+            case "activate" if not store.blockers(reservation_id):
+                return [Change(reservation_id, loaded.version, (reservation.Activated(now),))]
+            case "activate" | "nothing":
                 return []
 
-    admission = store.load(reservation_id).state.admission_id
-    act(store, Meta(f"controller:{JOB}", admission), decide, fence)
+    cause = store.load(reservation_id)
+    act(store, following(f"controller:{JOB}", cause.state.admission_id, cause), decide, fence)
 
 
 def _bind(store: Store, reservation_id: str, loaded: Loaded, now: int) -> list[Change]:
@@ -69,5 +73,6 @@ def _bind(store: Store, reservation_id: str, loaded: Loaded, now: int) -> list[C
         event = node.SpecChanged(generation=generation, added=(added,))
         told.append(Change(allocation.node_id, on_node.version, (event,)))
     of: pool.State = store.load(state.draft.pool_id).state
-    started = reservation.BindingStarted(generations, now, now + of.policy.bind_timeout * 1000)
+    waits_for = "AtomNotReleased" if store.blockers(reservation_id) else None
+    started = reservation.BindingStarted(generations, now, now + of.policy.bind_timeout * 1000, waits_for)
     return [Change(reservation_id, loaded.version, (started,)), *told]

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 import pytest
-from facts import T0, Facts, facts
-from naive import busy_in_calendar, busy_in_database, feed
 
 from adapters.calendars import Calendars
 from domain import node, reservation
+from facts import T0, Facts, facts
+from naive import busy_in_calendar, busy_in_database, feed
 
 HOUR = 3_600_000
 

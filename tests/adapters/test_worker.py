@@ -5,8 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from facts import Facts, facts, new_id
-from naive import feed
 
 from adapters import worker
 from adapters.calendars import Calendars
@@ -17,6 +15,8 @@ from adapters.worker import Resting, Worker
 from commands.ports import Ports
 from domain import errors, reservation, tenant
 from domain.event import Append
+from facts import Facts, facts, new_id
+from naive import feed
 from projections import table
 
 HOUR = 3_600_000

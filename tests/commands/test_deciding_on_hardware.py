@@ -3,11 +3,11 @@
 from typing import Any
 
 import pytest
-from given import SEVEN, inventory, partitioned
 
 from commands import hardware
 from domain import errors, node, pool
 from domain.inventory import NodeInventory
+from given import SEVEN, inventory, partitioned
 
 NOW = 1_000
 

@@ -3,10 +3,10 @@
 from typing import Any
 
 import pytest
-from given import SEVEN
 
 from commands import offerings, pools
 from domain import errors, offering, pool, site
+from given import SEVEN
 
 PLACE = site.State(owner_tenant_id="platform", iam_region="eu-north")
 LAYOUT = tuple(pool.Slice(**piece) for piece in SEVEN)

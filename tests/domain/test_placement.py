@@ -283,7 +283,8 @@ def fits(made: calendar.Calendar, name: str, wanted: claim.Claim, start: int, un
     busy = {atom for booking in held for atom in booking.atoms}
     node = made.entries[name].node
     load = max(sum(b.scalars["vcpu"] for b in held if b.start <= at < b.until) for at in range(start, until))
-    if not node.schedulable or load + wanted.scalars.get("vcpu", 0) > node.scalars["vcpu"]:
+    asked = wanted.scalars.get("vcpu", 0)
+    if not node.schedulable or (asked and load + asked > node.scalars["vcpu"]):
         return False
     return choose([atom for atom in node.devices if atom.id not in busy], node, list(wanted.devices))
 

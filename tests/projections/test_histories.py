@@ -4,10 +4,8 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from facts import T0, Facts, differences, new_id
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from naive import busy_in_calendar, busy_in_database, feed
 
 from adapters.calendars import Calendars
 from adapters.postgres import rebuild
@@ -15,6 +13,8 @@ from adapters.postgres.pool import Pool, pool
 from adapters.postgres.runner import Runner
 from commands.ports import QueueAhead
 from domain import claim, errors, node, placement, reservation
+from facts import T0, Facts, differences, new_id
+from naive import busy_in_calendar, busy_in_database, feed
 from projections import table
 
 HOUR = 3_600_000

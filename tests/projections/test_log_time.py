@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 
 import psycopg
 import pytest
-from facts import META
 
 from domain import site
 from domain.event import Recorded
+from facts import META
 from projections import log_time
 
 EVENT = site.Renamed("a", "b", "root")

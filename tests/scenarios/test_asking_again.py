@@ -80,3 +80,16 @@ def test_a_write_is_read_at_once_and_lists_wait_for_it(plane: Plane) -> None:
         ahead = plane.acme.get(f"{path}?waitFor={int(position) + 1000}")
         assert (ahead.status_code, ahead.json()["code"]) == (503, "PROJECTION_BEHIND")
         assert "retry-after" in ahead.headers
+
+
+def test_a_create_that_is_refused_for_its_headers_holds_nothing(plane: Plane) -> None:
+    pool_id, _ = plane.fleet(gpus=1)
+    stale = plane.acme.call(
+        "POST",
+        "/v1/reservations",
+        {"poolId": pool_id, "devices": [{"class": "gpu", "count": 1}], "durationSeconds": 60},
+        Idempotency_Key="job",
+        If_Match='"7"',
+    )
+    assert stale.status_code == 412
+    assert plane.acme.reserve(pool_id, "job", durationSeconds=60, maxPendingSeconds=0).status_code == 201

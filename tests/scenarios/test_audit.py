@@ -1,8 +1,7 @@
 """Every event says who and under which decision; every no is on record."""
 
-from given import Plane
-
 from domain import admission
+from given import Plane
 
 
 def test_every_allowed_mutation_leaves_one_admission_and_what_follows_names_it(plane: Plane) -> None:

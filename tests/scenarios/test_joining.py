@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from given import Plane, inventory
 
 from commands import agents
 from domain import inventory as document
+from given import Plane, inventory
 
 
 def join(plane: Plane, token: str, name: str, found: dict[str, Any]) -> Any:

@@ -3,10 +3,9 @@
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from given import Plane
-
 from adapters.postgres.leases import Lease
 from commands.controllers import scheduler
+from given import Plane
 
 HOUR = 3_600_000
 

@@ -3,10 +3,10 @@
 from typing import Any
 
 import pytest
-from given import Client, Plane
 
 from domain import site
 from domain.event import Append, Change, Meta
+from given import Client, Plane
 
 
 def sites(plane: Plane, prefix: str, count: int, at: int) -> set[str]:

@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+
 from given import SEVEN, Plane, partitioned
 
 HOUR = 3_600_000

@@ -1,8 +1,7 @@
 """Tenants below tenants: an offer to the one above can reach them, and the nearest counts."""
 
-from given import Client, Plane
-
 from adapters.iam import tokens
+from given import Client, Plane
 
 LABS = """
 [tenants.labs]

@@ -3,11 +3,11 @@
 from typing import Any
 
 import pytest
-from given import Plane
 
 from adapters.postgres.leases import Lease
 from commands.controllers import timekeeper
 from domain.event import Fence
+from given import Plane
 
 HOUR = 3_600_000
 

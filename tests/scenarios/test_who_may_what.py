@@ -1,9 +1,8 @@
 """Every operation for every kind of caller: foreign things are 404, refused ones 403, and nothing is forgotten."""
 
+from adapters.registry import OPERATIONS
 from given import Client, Plane
 from wellformed import REQUESTS, fill, fresh, things
-
-from adapters.registry import OPERATIONS
 
 CALLERS = ("none", "wrong", "foreign", "user", "auditor", "offered", "operator", "owner")
 """No token; an unknown one; the administrator of a tenant that sees none of it; a plain user and the administrator of

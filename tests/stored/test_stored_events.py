@@ -11,11 +11,11 @@ import msgspec
 import pytest
 from eventsourcing.persistence import MapperDeserialisationError, StoredEvent
 from msgspec import inspect
-from stored import sample
 
 from adapters.postgres.mapper import EventMapper, Stored, decode
 from domain import registry, upcast
 from domain.event import Event, tag
+from stored import sample
 
 LINES = (Path(__file__).parent / "events.jsonl").read_bytes().splitlines()
 

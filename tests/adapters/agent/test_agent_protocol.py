@@ -31,9 +31,7 @@ ON_THE_WIRE = [
         {
             "type": "spec",
             "generation": 2,
-            "allocations": [
-                {"id": "alloc_1", "reservationId": "rsv_1", "cdiDevices": ["nvidia.com/gpu=GPU-1"]}
-            ],
+            "allocations": [{"id": "alloc_1", "reservationId": "rsv_1", "cdiDevices": ["nvidia.com/gpu=GPU-1"]}],
         },
     ),
     (protocol.Superseded("newer"), {"type": "superseded", "reason": "newer"}),

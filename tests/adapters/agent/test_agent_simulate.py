@@ -122,9 +122,7 @@ _FLEET_KEY = simulate.Ed25519PrivateKey.generate()
 
 def plane_with(joins):
     def app(made):
-        return Litestar(
-            [made.gateway.route, joins.route()], openapi_config=None, lifespan=[made.gateway.running]
-        )
+        return Litestar([made.gateway.route, joins.route()], openapi_config=None, lifespan=[made.gateway.running])
 
     return plane(joins.store, app=app)
 

@@ -8,11 +8,11 @@ from urllib.parse import quote
 
 import msgspec
 import pytest
-from given import SEVEN, Client, Plane, inventory
-from wellformed import REQUESTS, fill, fresh, things
 
 from adapters.http.decode import Shape
 from adapters.registry import OPERATIONS
+from given import SEVEN, Client, Plane, inventory
+from wellformed import REQUESTS, fill, fresh, things
 
 COMMANDS = sorted(name for name, operation in OPERATIONS.items() if not operation.is_query)
 QUERIES = sorted(name for name, operation in OPERATIONS.items() if operation.is_query)

@@ -4,13 +4,13 @@ from typing import Any
 
 import requests
 import schemathesis
-from given import Plane
 from hypothesis import HealthCheck, given, settings
 from schemathesis import GenerationMode
 from schemathesis.specs.openapi.checks import ignored_auth, negative_data_rejection, positive_data_acceptance
-from wellformed import things
 
 from adapters.registry import OPERATIONS
+from given import Plane
+from wellformed import things
 
 BOUNDS = settings(
     max_examples=6, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck)

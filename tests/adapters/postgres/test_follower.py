@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 import psycopg
 import pytest
 from eventsourcing.persistence import MapperDeserialisationError
-from facts import Facts, facts
 
 from adapters.postgres import follower
 from adapters.postgres.follower import Follower
 from domain.event import Recorded
+from facts import Facts, facts
 
 INSERT = "INSERT INTO stored_events (originator_id, originator_version, topic, state) VALUES (%s, 1, %s, %s)"
 

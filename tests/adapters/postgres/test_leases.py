@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 
 import pytest
-from facts import Facts
 
 from adapters.postgres.leases import LATE_S, LOOK_S, TTL_S, Lease
 from adapters.postgres.pool import Pool, pool
 from domain import errors
 from domain import pool as pools
 from domain.event import Fence
+from facts import Facts
 
 
 class Clock:

@@ -6,13 +6,13 @@ from threading import Event, Thread
 
 import psycopg
 import pytest
-from facts import META, T0, Facts, differences, facts
-from given import Plane
 
 from adapters.postgres import rebuild
 from adapters.postgres.mapper import EventMapper
 from domain import reservation, site
 from domain.event import Recorded
+from facts import META, T0, Facts, differences, facts
+from given import Plane
 from projections import projection, table
 from projections.projection import Inline
 

@@ -15,13 +15,13 @@ from eventsourcing.persistence import (
     TrackingRecorder,
 )
 from eventsourcing.utils import Environment
-from facts import META, new_id
 
 from adapters.postgres.mapper import EventMapper
 from adapters.postgres.pool import Pool, pool
 from adapters.postgres.recorder import Recorder
 from domain import registry, site
 from domain.event import Fence, Recorded
+from facts import META, new_id
 from projections.projection import Phase, Statement
 
 

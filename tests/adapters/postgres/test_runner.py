@@ -7,8 +7,6 @@ from typing import Any
 import psycopg
 import pytest
 from click.testing import CliRunner
-from facts import Facts, at_once
-from given import Plane
 from psycopg import Cursor
 
 from adapters.cli.projections import projections
@@ -19,6 +17,8 @@ from adapters.postgres.runner import Runner
 from domain import pool as pools
 from domain import site
 from domain.event import Recorded
+from facts import Facts, at_once
+from given import Plane
 from projections.projection import Async, Inline
 
 TABLES = """

@@ -5,9 +5,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from facts import META, T0, Facts, at_once, differences, facts, new_id
 from psycopg.conninfo import make_conninfo
-from wire import wire
 
 from adapters.postgres.pool import pool
 from adapters.postgres.store import EventStore
@@ -15,7 +13,9 @@ from commands.ports import NodeClosed, QueueAhead, Race
 from domain import errors, node, offering, reservation
 from domain import pool as pools
 from domain.event import Append, Change, Fence
+from facts import META, T0, Facts, at_once, differences, facts, new_id
 from projections import table
+from wire import wire
 
 HOUR = 3_600_000
 
