@@ -23,6 +23,10 @@ def record(store: EventStore, file: AccessFile) -> None:
             event: Event = tenant.Recorded(found.id, found.status, found.parent)
             if known.version == 0 or (known.state.status, known.state.parent) != (found.status, found.parent):
                 changes.append(Change(stream, known.version, (event,)))
+        for gone in set(store.tenants()) - set(file.tenants):
+            known = store.load(tenant.stream(gone))
+            event = tenant.Recorded(gone, "deleted", known.state.parent)
+            changes.append(Change(tenant.stream(gone), known.version, (event,)))
         return changes
 
     act(store, Meta(ACTOR), decide)

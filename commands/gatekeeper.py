@@ -72,11 +72,9 @@ class Gatekeeper:
     def admit(self, operation: Operation, request: Request, session: Session, request_id: str) -> list[Decision]:
         """Decide an operation on every resource that its declaration names."""
         _check_ids(request)
-        decisions = []
-        for template in operation.on:
+        decisions: list[Decision] = []
+        for template in () if operation.decided_inside else operation.on:
             type_, _, name = template.partition("/")
-            if name == "draft":
-                continue
             if name == "{acting}" and getattr(request, "scope", "tenant") == "fleet":
                 type_, id_, field = "compute-fleet", "global", "scope"
             else:

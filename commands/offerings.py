@@ -39,6 +39,7 @@ def offer(command: Offer, unit: Unit) -> Outcome:
     if held is None:
         event = offering.Offered(
             command.id,
+            owner.owner_tenant_id,
             command.tenant_id,
             command.quota,
             command.priority,

@@ -81,6 +81,9 @@ class Store(Protocol):
     def waiting(self, pool_id: str) -> bool:
         """Whether anybody waits in the pool's queue."""
 
+    def tenants(self) -> list[str]:
+        """Every tenant that the log knows and that is not deleted."""
+
     def tenant(self, tenant_id: str) -> str | None:
         """A tenant's status, None when nobody knows it."""
 

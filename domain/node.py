@@ -360,6 +360,6 @@ def settle(state: State, events: list[Events], now: int) -> list[Events]:
     for event in events:
         after = evolve(after, event)
     reasons = {reason: after.reasons.get(reason, now) for reason in unschedulable(after)}
-    if reasons == after.reasons:
+    if reasons == after.reasons and state.created_at:
         return events
     return [*events, SchedulabilityChanged(reasons)]

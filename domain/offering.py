@@ -15,6 +15,7 @@ Quota = dict[Resource, Amount]
 
 class Offered(Event, frozen=True, tag="offering.offered.1"):
     pool_id: str
+    owner_tenant_id: str
     tenant_id: str
     quota: Quota
     priority: int
@@ -41,6 +42,7 @@ Events = Offered | Changed | Withdrawn
 
 class State(Struct, frozen=True, rename="camel"):
     pool_id: str = ""
+    owner_tenant_id: str = ""
     tenant_id: str = ""
     quota: Quota = {}
     priority: int = 0
@@ -54,6 +56,7 @@ def evolve(state: State, event: Events) -> State:
         case Offered():
             return State(
                 event.pool_id,
+                event.owner_tenant_id,
                 event.tenant_id,
                 event.quota,
                 event.priority,

@@ -80,8 +80,8 @@ class Operation(Struct, frozen=True, kw_only=True):
     """A method of the API.
 
     `on` names the IAM resources it is decided on, as `compute-node/{id}`, `compute-tenant/{acting}` or
-    `compute-fleet/global`; placeholders are the request's fields, `{acting}` the caller's tenant. A create that is
-    decided on its own draft names it as `compute-reservation/draft` and authorizes inside its handler.
+    `compute-fleet/global`; placeholders are the request's fields, `{acting}` the caller's tenant. With
+    `decided_inside` the handler decides: on the one of them that the request is about, or on its own draft.
     `handle` takes the request and the unit of work (commands) or the reader (queries); `columns` are the fields
     that a table for people shows. `view` renders a command's stream (id, state, version) as the response.
     """
@@ -100,6 +100,7 @@ class Operation(Struct, frozen=True, kw_only=True):
     key: Key = "none"
     columns: tuple[str, ...] = ()
     credential: Literal["session", "join-token"] = "session"
+    decided_inside: bool = False
 
     @property
     def is_query(self) -> bool:

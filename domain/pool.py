@@ -25,7 +25,7 @@ class Overcommit(Struct, frozen=True, rename="camel", forbid_unknown_fields=True
     """Ratio per scalar: floor(amount × ratio) of a node can be booked. Devices are never overcommitted."""
 
     vcpu: Ratio = 1.0
-    memory_mib: Annotated[float, Meta(ge=0.1, le=64)] = 1.0
+    memory_mib: Ratio = field(name="memoryMiB", default=1.0)
 
 
 class SharingPolicy(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):

@@ -37,6 +37,11 @@ def _tenant(state: Any) -> tuple[str]:
     return (state.tenant_id,)
 
 
+def _both_sides(state: offering.State) -> tuple[str, str]:
+    """An offer is an act on another tenant's view: it is of both."""
+    return (state.owner_tenant_id, state.tenant_id)
+
+
 def _caller(state: admission.State) -> tuple[str]:
     assert state.recorded is not None
     return (state.recorded.caller.tenant_id,)
@@ -56,7 +61,7 @@ KINDS: Final[dict[str, Kind]] = {
     "adm": Kind("admission", admission.State(), admission.evolve, get_args(admission.Events), _caller),
     "jt": Kind("join token", join_token.State(), join_token.evolve, get_args(join_token.Events), _tenant),
     "node": Kind("node", node.State(), node.evolve, get_args(node.Events), _owner),
-    "poff": Kind("offering", offering.State(), offering.evolve, get_args(offering.Events), _tenant),
+    "poff": Kind("offering", offering.State(), offering.evolve, get_args(offering.Events), _both_sides),
     "pool": Kind("pool", pool.State(), pool.evolve, get_args(pool.Events), _owner),
     "rsv": Kind("reservation", reservation.State(), reservation.evolve, get_args(reservation.Events), _claimant),
     "site": Kind("site", site.State(), site.evolve, get_args(site.Events), _owner),

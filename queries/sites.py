@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from domain import errors, site
 from domain.operation import Answer, Listing, Operation, Page, Request
 from queries.reading import Reader, listed, one, tenants
@@ -34,7 +36,7 @@ def get(query: Get, read: Reader) -> Answer:
     def view(id: str, state: Any, version: int) -> site.Shown:
         return site.shown(id, state, version, served)
 
-    return one(read, query.id, view)
+    return replace(one(read, query.id, view), version=None)
 
 
 OPERATIONS = (

@@ -68,7 +68,7 @@ class Facts:
 
     def offer(self, pool_id: str, gpu: int, tenant: str = TENANT) -> str:
         offer_id = _mint("poff")
-        self.append(offer_id, offering.Offered(pool_id, tenant, {"gpu": gpu}, 0, False, 1))
+        self.append(offer_id, offering.Offered(pool_id, "root", tenant, {"gpu": gpu}, 0, False, 1))
         return offer_id
 
     def drafted(self, pool_id: str, gpus: int = 1, tenant: str = TENANT) -> reservation.Drafted:

@@ -28,7 +28,7 @@ REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
             "agent": "bcd",
             "policy": {
                 "acceptance": ["burn-in"],
-                "overcommit": {"vcpu": 2.0, "memoryMib": 1.0},
+                "overcommit": {"vcpu": 2.0, "memoryMiB": 1.0},
                 "lostAfter": 300,
                 "disruptionBudget": 0.1,
                 "admission": {"budgetCheck": "off"},

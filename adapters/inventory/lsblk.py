@@ -68,7 +68,8 @@ def _mounts(device: Mapping[str, Any]) -> Iterator[str]:
     while pending:
         one = pending.pop()
         several = one.get("mountpoints")
-        yield from (m for m in (one.get("mountpoint"), *(several if isinstance(several, list) else ())) if m)
+        found = (one.get("mountpoint"), *(several if isinstance(several, list) else ()))
+        yield from (mount for mount in found if isinstance(mount, str) and mount)
         pending.extend(mappings(one.get("children")))
 
 

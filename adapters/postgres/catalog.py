@@ -97,6 +97,9 @@ class CatalogReader:
     def waiting(self, pool_id: str) -> bool:
         return self._row("SELECT 1 FROM pool_queue WHERE pool_id = %s LIMIT 1", (pool_id,)) is not None
 
+    def tenants(self) -> list[str]:
+        return self._column("SELECT id FROM catalog_tenants WHERE status <> 'deleted' ORDER BY id", ())
+
     def tenant(self, tenant_id: str) -> str | None:
         row = self._row("SELECT status FROM catalog_tenants WHERE id = %s", (tenant_id,))
         return row[0] if row else None

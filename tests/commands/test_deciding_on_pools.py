@@ -66,7 +66,7 @@ def test_a_pools_partitioning_does_not_change_under_its_nodes() -> None:
 
 
 def test_the_same_offer_again_changes_nothing() -> None:
-    state = offering.State("pool_1", "acme", {"gpu": 8})
+    state = offering.State(pool_id="pool_1", tenant_id="acme", quota={"gpu": 8})
     same = offerings.Offer(id="pool_1", tenant_id="acme", quota={"gpu": 8})
     assert offerings.change(same, state) == []
     more = offerings.Offer(id="pool_1", tenant_id="acme", quota={"gpu": 9}, priority=1)

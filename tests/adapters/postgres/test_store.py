@@ -246,7 +246,7 @@ class TestQuota:
     def test_what_an_offering_does_not_name_it_does_not_grant(self, given: Facts) -> None:
         pool_id = given.pool()
         offer_id = new_id("poff")
-        given.append(offer_id, offering.Offered(pool_id, "acme", {"nic.vf": 4}, 0, False, 1))
+        given.append(offer_id, offering.Offered(pool_id, "root", "acme", {"nic.vf": 4}, 0, False, 1))
         with pytest.raises(errors.QuotaExceeded) as refusal:
             given.queue(pool_id, offer_id, 1, T0, T0 + HOUR)
         assert refusal.value.extra["limit"] == 0
