@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from msgspec import NODEFAULT, inspect
 
+from adapters.cli import tables
 from adapters.cli.main import kebab
 from domain.operation import Operation
 
@@ -20,9 +21,6 @@ OWN: Final = frozenset(
     {"server", "token", "json", "json-body", "if-match", "idempotency-key", "all", "wait", "timeout", "help"}
 )
 """Options of every command; a field of such a name is `--body-<name>`."""
-
-INSTANTS: Final = frozenset({"at", "from", "until"})
-"""Fields that hold an instant although their name does not end in At (api.md §2)."""
 
 _COUNT: Final = inspect.IntType(ge=0)
 _NESTED: Final = (
@@ -107,8 +105,7 @@ def option(field: inspect.Field) -> click.Option:
         return click.Option([field.name, name], type=Piece(kinds[0]), multiple=True, help=text)
     if len(kinds) == 1 and isinstance(kinds[0], inspect.BoolType):
         return click.Option([field.name, f"{name}/--no-{name[2:]}"], default=None, help=text)
-    instants = field.encode_name.endswith("At") or field.encode_name in INSTANTS
-    if instants and any(isinstance(kind, inspect.IntType) for kind in kinds):
+    if tables.is_instant(field.encode_name) and any(isinstance(kind, inspect.IntType) for kind in kinds):
         return click.Option([field.name, name], type=Instant(), help=text)
     return click.Option([field.name, name], type=scalar(field.type), help=text)
 

@@ -10,6 +10,9 @@ GAP: Final = "  "
 LEAST: Final = 8
 """A column is not made narrower than this many characters: less cannot be read."""
 
+INSTANTS: Final = frozenset({"at", "from", "until", "since"})
+"""Fields that hold an instant although their name does not end in At or Since (api.md §2)."""
+
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -30,13 +33,18 @@ def instant(milliseconds: int) -> str:
     return moment.isoformat(timespec=precision).replace("+00:00", "Z")
 
 
+def is_instant(name: str) -> bool:
+    last = name.rpartition(".")[2]
+    return last.endswith(("At", "Since")) or last in INSTANTS
+
+
 def cell(name: str, value: object) -> str:
-    """One value in one line; a number whose `name` ends in At is an instant (api.md §2)."""
+    """One value in one line; instants as such (api.md §2)."""
     if value is None:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, int) and name.endswith("At"):
+    if isinstance(value, int) and is_instant(name):
         return instant(value)
     if isinstance(value, list) and not any(isinstance(item, dict | list) for item in value):
         return ", ".join(cell(name, item) for item in value) or "-"
@@ -136,7 +144,7 @@ def _is_identifier(column: str) -> bool:
 
 def _is_numeric(column: str, rows: Sequence[object]) -> bool:
     numbers = all(type(lookup(row, column)) in (int, float) for row in rows)
-    return bool(rows) and numbers and not column.endswith("At")
+    return bool(rows) and numbers and not is_instant(column)
 
 
 def _narrow(widths: list[int], fixed: Sequence[bool], width: int) -> None:
