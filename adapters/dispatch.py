@@ -77,6 +77,8 @@ class Dispatcher:
             lambda type, id: self._store.resolve(session.tenant_id, type, id),
             lambda action, resource: self.ports.authorizer.authorize(session, action, resource).allowed,
             unseen,
+            self._store.log,
+            self._visible,
         )
 
     def _until_visible(self, position: int) -> None:

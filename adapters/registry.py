@@ -4,7 +4,7 @@ from typing import Final
 
 from commands import join_tokens, joining, nodes, offerings, pools, reservations, sites
 from domain import operation
-from queries import audit, bookings, capacity, devices
+from queries import audit, bookings, capacity, devices, events
 from queries import join_tokens as join_token_queries
 from queries import nodes as node_queries
 from queries import pools as pool_queries
@@ -28,4 +28,5 @@ OPERATIONS: Final = operation.table(
     reservation_queries.OPERATIONS,
     bookings.OPERATIONS,
     audit.OPERATIONS,
+    events.OPERATIONS,
 )

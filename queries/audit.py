@@ -1,5 +1,7 @@
 """Every event of one thing: what, when, who, under which decision (api.md §6)."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -69,7 +71,7 @@ def stream(query: Stream, read: Reader) -> Answer:
             raise read.unseen(kind.noun, query.id, "id")
     decisions = {recorded.meta.admission for recorded in history} - {None}
     known = {id: _decision(read.load(id).state.recorded) for id in decisions if id}
-    items = tuple(_entry(recorded, known) for recorded in history)
+    items = tuple(entry(recorded, known) for recorded in history)
     last = history[-1]
     story = Story(stream=query.id, kind=kind.noun, items=items)
     return Answer(body=story, position=last.position, version=last.version)
@@ -91,7 +93,8 @@ def _decision(recorded: admission.Events | None) -> Decision | None:
     )
 
 
-def _entry(recorded: Recorded, known: dict[str, Decision | None]) -> Entry:
+def entry(recorded: Recorded, known: Mapping[str, Decision | None] = MappingProxyType({})) -> Entry:
+    """An event as its readers see it, with the decision it names where that is known."""
     data = msgspec.to_builtins(recorded.event)
     return Entry(
         position=recorded.position,

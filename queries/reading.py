@@ -32,7 +32,8 @@ class Reader(msgspec.Struct, frozen=True):
     """A connection for this query, who asks, and the log's own streams for what must be current.
 
     `resolve` gives a thing as the caller's tenant sees it, `allowed` decides an action on it, `unseen` keeps a record
-    of what did not resolve and makes the refusal.
+    of what did not resolve and makes the refusal. `log` reads events by position, `visible` is the position up to
+    which everything has been read.
     """
 
     connection: Connection[Any]
@@ -44,6 +45,8 @@ class Reader(msgspec.Struct, frozen=True):
     resolve: Callable[[str, str], Resource | None]
     allowed: Callable[[str, Resource], bool]
     unseen: Callable[[str, str, str], errors.NotFound]
+    log: Callable[[int, int, int], list[Recorded]]
+    visible: Callable[[], int]
 
 
 def tenants(request: Listing, read: Reader) -> str | None:

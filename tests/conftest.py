@@ -19,6 +19,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 import given
+from adapters.http import sse
 from adapters.postgres import embedded, migrate, pool, runner
 from projections.table import ALL
 
@@ -152,8 +153,9 @@ def connection(database: str) -> Iterator[psycopg.Connection]:
 
 
 @pytest.fixture
-def plane(database: str, tmp_path: Path) -> Iterator[given.Plane]:
+def plane(database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[given.Plane]:
     """The whole product on an empty database, with the demo's tenants and one client for each of its tokens."""
+    monkeypatch.setattr(sse, "SECONDS", 0.0)
     with given.plane(database, tmp_path) as made:
         yield made
 

@@ -109,6 +109,7 @@ REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
     "reservations.cancel": ("/v1/reservations/{placed}/cancel", {}),
     "reservations.release": ("/v1/reservations/{bound}/release", {}),
     "bookings.list": ("/v1/bookings", {}),
+    "events.stream": ("/v1/events/stream", {}),
     "audit.stream": ("/v1/audit/streams/{pool}", {}),
 }
 """Path and body by operation. Names in braces are of `things`, `?` is a name that nothing has yet."""

@@ -40,6 +40,7 @@ GROUPS: Final = {
     "capacity": "What each pool has, holds and has left.",
     "reservations": "Claims on devices for a time.",
     "bookings": "Devices taken, by interval.",
+    "events": "The log as it grows.",
     "audit": "What happened, by whom, under which decision.",
 }
 """Groups of operations; a test compares them with the registry, too slow to import for a line of help."""

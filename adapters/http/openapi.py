@@ -191,7 +191,8 @@ class _Writer:
             headers.append("Location")
         success: Json = {"description": HTTPStatus(operation.status).phrase, "headers": _refs(headers)}
         if operation.status != 204:
-            success["content"] = {"application/json": {"schema": schema}}
+            media = "text/event-stream" if operation.streaming else "application/json"
+            success["content"] = {media: {"schema": schema}}
         found: Json = {str(operation.status): success}
         if operation.is_query:
             found["304"] = {"description": "Not Modified", "headers": _refs(["X-Request-Id", "ETag"])}

@@ -8,6 +8,7 @@ from litestar import Request, delete, get, patch, post, put
 from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp, Scope
 from msgspec import Struct
+from msgspec.structs import replace
 
 from adapters.telemetry import REQUEST_ID
 from domain import errors
@@ -17,6 +18,7 @@ from domain.operation import Request as Asked
 
 from . import body, decode, respond
 from .limits import Limiter
+from .sse import Streaming
 from .threads import Workers
 
 Dispatch = Callable[[Operation, Any, Call], Answer]
@@ -53,6 +55,10 @@ def handler(operation: Operation, wiring: Wiring, location: str | None) -> HTTPR
                 raw = await body.read(request.receive, headers)
             path = scope["path_params"]
             asked = decode.request_of(shape, path, scope["query_string"], raw)
+            if operation.streaming:
+                asked = replace(asked, after=resumed(headers, asked.after))  # type: ignore[attr-defined]
+                answer = await wiring.workers.run(lambda: wiring.dispatch(operation, asked, call))
+                return Streaming(answer.body, wiring.workers)
             encoded = await wiring.workers.run(lambda: _answer(operation, wiring.dispatch, asked, call))
             where = location and _PLACEHOLDER.sub(lambda match: path[match[1]], location)
             return respond.reply(encoded, where, headers.get(b"if-none-match") if shape.is_query else None)
@@ -87,6 +93,16 @@ def if_match_of(headers: dict[bytes, str]) -> int | None:
     if match is None:
         raise errors.Malformed('If-Match takes one version as an ETag showed it, such as "7"')
     return int(match[1])
+
+
+def resumed(headers: dict[bytes, str], after: int | None) -> int | None:
+    """Where a stream goes on: behind the last event that the client saw."""
+    header = headers.get(b"last-event-id")
+    if header is None:
+        return after
+    if not re.fullmatch(r"[0-9]{1,15}", header):
+        raise errors.Malformed("Last-Event-ID is the id of an event of this stream: a log position")
+    return int(header)
 
 
 def _answer(operation: Operation, dispatch: Dispatch, asked: Asked, call: Call) -> respond.Encoded:

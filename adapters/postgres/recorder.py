@@ -139,6 +139,15 @@ class Recorder(PostgresApplicationRecorder):
                 binary=True,
             ).fetchall()
 
+    def select_log(self, after: int, upto: int, limit: int) -> list[tuple[Any, ...]]:
+        """Rows of all streams in position order."""
+        sql = """
+        SELECT originator_id, originator_version, topic, state, notification_id, recorded_at
+        FROM stored_events WHERE notification_id > %s AND notification_id <= %s ORDER BY notification_id LIMIT %s
+        """
+        with self.pool.connection() as connection:
+            return connection.execute(sql, (after, upto, limit), prepare=True, binary=True).fetchall()
+
     def select_notifications(
         self,
         start: int | None,

@@ -67,6 +67,10 @@ class EventStore(CatalogReader):
             if len(self._known) > _REMEMBERED:
                 self._known.popitem(last=False)
 
+    def log(self, after: int, upto: int, limit: int) -> list[Recorded]:
+        """Events in `(after, upto]` by position; `upto` must have been passed by the follower, who skips none."""
+        return [decode(*row) for row in self._recorder.select_log(after, upto, limit)]
+
     def history(self, stream: str) -> list[Recorded]:
         return [decode(*row) for row in self._recorder.select_rows(stream, 0)]
 

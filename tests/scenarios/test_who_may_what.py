@@ -53,6 +53,7 @@ EXPECTED: dict[str, str] = {
     "reservations.cancel": "401 401 404 403 404 200 404 404",
     "reservations.release": "401 401 404 403 404 200 404 404",
     "bookings.list": READ,
+    "events.stream": READ,
     "audit.stream": "401 401 404 403 200 404 403 200",
 }
 CODES = {401: "UNAUTHENTICATED", 403: "ACCESS_DENIED", 404: "NOT_FOUND"}
@@ -81,6 +82,7 @@ def test_every_caller_gets_the_answer_of_its_cell(plane: Plane) -> None:
             client = clients.get(caller, Client(plane.app, ""))
             sent = None if operation.is_query else fill(body, known)
             answer = client.call(operation.verb, fill(path, known), sent, Idempotency_Key=fresh())
-            if answer.status_code != status or CODES.get(status) not in (None, answer.json().get("code")):
+            right = answer.status_code == status and (status < 400 or answer.json()["code"] == CODES[status])
+            if not right:
                 wrong.append((name, caller, status, answer.status_code, answer.text[:200]))
     assert wrong == []

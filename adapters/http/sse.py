@@ -1,0 +1,84 @@
+"""Server-sent events: an operation's feed as a stream that ends by itself and is resumed by its last id.
+
+A stream lasts a minute, so that none keeps a stopping server waiting for ever; browsers and `Last-Event-ID` go on
+where it ended (ecosystem.md §1.3, 8).
+"""
+
+import asyncio
+import time
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+from litestar.types import Receive, Scope, Send
+
+from domain import errors
+
+from .threads import Workers
+
+MOST: Final = 64
+SECONDS: Final = 60.0
+LOOK_SECONDS: Final = 0.1
+PING_SECONDS: Final = 15.0
+_HEADERS: Final = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"x-accel-buffering", b"no"),
+]
+_open: set["Streaming"] = set()
+
+
+class Streaming:
+    """One listener's stream; more than MOST at once in a process are told to come back."""
+
+    def __init__(self, feed: Any, workers: Workers) -> None:
+        if len(_open) >= MOST:
+            raise errors.Unavailable("too many event streams are open here; try again")
+        self._feed = feed
+        self._workers = workers
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        _open.add(self)
+        gone = asyncio.ensure_future(_gone(receive))
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
+            await self._pour(send, gone)
+            if not gone.done():
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+        finally:
+            gone.cancel()
+            _open.discard(self)
+
+    async def _pour(self, send: Send, gone: "asyncio.Future[None]") -> None:
+        """Until the client has gone or the time is up; what is there already is sent at least once."""
+        began = spoke = now = time.monotonic()
+        await _say(send, b": the log from here on\n\n")
+        while not gone.done():
+            if self._feed.behind():
+                chunk = encode(await self._workers.run(self._feed.read))
+                if chunk:
+                    await _say(send, chunk)
+                    spoke = now
+            elif now - spoke > PING_SECONDS:
+                await _say(send, b": still here\n\n")
+                spoke = now
+            else:
+                await asyncio.wait({gone}, timeout=min(LOOK_SECONDS, SECONDS))
+            if (now := time.monotonic()) - began >= SECONDS:
+                return
+
+
+def encode(entries: Iterable[Any]) -> bytes:
+    """The id is the log position: what a client sends back as `Last-Event-ID`."""
+    return b"".join(
+        b"id: %d\nevent: %s\ndata: %s\n\n" % (entry.position, entry.type.encode(), msgspec.json.encode(entry))
+        for entry in entries
+    )
+
+
+async def _say(send: Send, chunk: bytes) -> None:
+    await send({"type": "http.response.body", "body": chunk, "more_body": True})
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

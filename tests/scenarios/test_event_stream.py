@@ -1,0 +1,36 @@
+"""The event stream as a dashboard follows it."""
+
+import json
+from typing import Any
+
+from given import Plane
+
+
+def events(text: str) -> list[dict[str, Any]]:
+    blocks = [block for block in text.split("\n\n") if block.startswith("id: ")]
+    return [json.loads(block.partition("data: ")[2]) for block in blocks]
+
+
+def test_a_tenant_follows_its_own_events_and_nobody_elses(plane: Plane) -> None:
+    pool_id, _ = plane.fleet()
+    made = plane.acme.reserve(pool_id).json()
+    plane.settle()
+    answer = plane.acme.get("/v1/events/stream?after=0")
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    seen = events(answer.text)
+    assert "reservation.placed.1" in {event["type"] for event in seen}
+    assert not any(event["type"].startswith(("node.", "pool.", "site.")) for event in seen)
+    assert events(plane.globex.get("/v1/events/stream?after=0").text) == []
+    fleet = events(plane.auditor.get("/v1/events/stream?after=0&scope=fleet").text)
+    assert {"site.created.1", "reservation.placed.1"} <= {event["type"] for event in fleet}
+    assert plane.acme.get("/v1/events/stream?scope=fleet").status_code == 403
+    last = next(event for event in seen if event["type"] == "reservation.admitted.1")
+    resumed = events(plane.acme.get("/v1/events/stream", Last_Event_ID=str(last["position"])).text)
+    assert next(event["type"] for event in resumed) == "reservation.placed.1"
+    assert made["id"].startswith("rsv_")
+
+
+def test_a_last_event_id_that_is_no_position_is_refused(plane: Plane) -> None:
+    answer = plane.acme.get("/v1/events/stream", Last_Event_ID="evt_1")
+    assert answer.status_code == 400
+    assert answer.json()["code"] == "MALFORMED"
