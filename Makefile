@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: install demo test lint types contracts check bench docs clean
+.PHONY: install demo test lint types contracts check bench docs lock clean
 
 install: $(INSTALLED)
 
@@ -38,7 +38,7 @@ bench: install
 docs: install
 	$(BIN)/python -m adapters.reference docs/reference
 
-lock:
+lock: install
 	$(BIN)/uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes \
 		--no-emit-index-url --no-emit-find-links --no-header --quiet --output-file requirements.lock
 

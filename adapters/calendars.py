@@ -126,6 +126,8 @@ class Calendars:
                     self._choices.pop(a.id, None)
                     of.book(a.id, a.node_id, a.atoms, a.scalars, event.starts_at, event.ends_at)
             return
+        if isinstance(event, reservation.Queued):
+            self._changes[event.pool_id] += 1
         placed = self._placed.get(reservation_id)
         if placed is not None and isinstance(event, _FREEING):
             with self.locked(placed.pool_id) as of:
@@ -194,9 +196,21 @@ class Calendars:
             key = f"{allocation.id}/{atom}"
             if (booking := of.bookings.get(key)) is not None:
                 of.rebound(key, max(booking.start + 1, min(booking.until, at)))
+                self._resume(allocation.node_id, atom, of, of.bookings[key])
             self._held[atom].pop(key, None)
             if not self._held[atom]:
                 del self._held[atom]
+
+    def _resume(self, node_id: str, atom: str, of: calendar.Calendar, gone: calendar.Booking) -> None:
+        """What ended before and is not proved free goes on holding the atom: it was never given back."""
+        earlier = {key: start for key, start in self._held[atom].items() if key != gone.key and start < gone.until}
+        if not earlier:
+            return
+        key = max(earlier, key=lambda held: earlier[held])
+        until = self._next(of, node_id, atom, gone.start)
+        if until is None or until > gone.until:
+            self._held[atom][key] = gone.until
+            of.book(key, node_id, (atom,), {}, gone.until, until)
 
 
 class _Placed(Struct, frozen=True):

@@ -10,9 +10,11 @@ from prometheus_client import CollectorRegistry, Gauge
 
 from adapters import directory
 from adapters.agent.gateway import Gateway
+from adapters.agent.ownership import Ownership
 from adapters.calendars import Calendars
 from adapters.cel import CelSelectors
 from adapters.dispatch import Dispatcher
+from adapters.housekeeping import Housekeeping, Job
 from adapters.http.app import create_app
 from adapters.http.health import Health
 from adapters.http.limits import Limits
@@ -21,10 +23,12 @@ from adapters.iam.embedded import Embedded
 from adapters.ids import Mint
 from adapters.postgres import migrate, runner
 from adapters.postgres.follower import Follower
+from adapters.postgres.leases import LOOK_S
 from adapters.postgres.pool import Pool, pool
 from adapters.postgres.store import EventStore
 from adapters.registry import OPERATIONS
 from adapters.worker import Worker
+from commands.gatekeeper import MINUTE_MS
 from commands.ports import Ports
 from domain import node
 from domain.event import Recorded
@@ -60,10 +64,15 @@ class Plane:
         self.gateway = Gateway(self.store, audience=AUDIENCE, new_id=self.mint)
         consumers = (self.calendars.consume, self.runner.apply, self._tell_gateway)
         self.follower = Follower(reads, consumers)
-        self.dispatcher = Dispatcher(
-            self.ports, self.store, reads, lambda: self.follower.position, self._wait, self.head
-        )
+        self.dispatcher = Dispatcher(self.ports, self.store, reads, self.shown, self._wait_shown, self.head)
         self.worker = Worker(self.ports, reads, self.calendars, self.mint("sess"))
+        self.ownership = Ownership(self.gateway, reads, self.mint)
+        self.housekeeping = Housekeeping(
+            Job("gateway leases", 0, self.ownership.beat, at_stop=self.ownership.release),
+            Job("gateway sessions", LOOK_S, self.ownership.look),
+            Job("access file", 0, authorizer.refresh),
+            Job("refusals", 1, self._count_refusals, at_stop=lambda: self._count_refusals(ahead_ms=MINUTE_MS)),
+        )
 
     def head(self) -> int:
         """The position of the log's last event."""
@@ -73,19 +82,24 @@ class Plane:
             ).fetchone()
         return int(row[0]) if row else 0
 
+    def shown(self) -> int:
+        """The position that every read model shows; one that stopped holds it back."""
+        return min(self.follower.position, *self.runner.positions.values())
+
     def _wait(self, position: int, seconds: float) -> bool:
         return self.follower.wait(position, seconds)
+
+    def _wait_shown(self, position: int, seconds: float) -> bool:
+        return self._wait(position, seconds) and self.shown() >= position
 
     def _tell_gateway(self, batch: Sequence[Recorded]) -> None:
         for recorded in batch:
             if isinstance(recorded.event, node.SpecChanged | node.ConnectivityChanged):
                 self.gateway.spec_changed(recorded.stream)
 
-    def left_connected(self) -> dict[str, int]:
-        """Nodes that an earlier run left connected, with their session's epoch: they get one TTL to come back."""
-        with self.reads.connection() as connection:
-            rows = connection.execute("SELECT id FROM nodes WHERE connectivity = 'connected'").fetchall()
-        return {id: self.store.load(id).state.session for (id,) in rows}
+    def _count_refusals(self, ahead_ms: int = 0) -> None:
+        """A minute ahead, the running one counts as over."""
+        self.dispatcher.gatekeeper.count_refusals(self.store.now() + ahead_ms)
 
     def health(self) -> Health:
         lag = max(0, self.head() - self.follower.position)
@@ -134,11 +148,13 @@ def running(dsn: str, access: Path) -> Iterator[Plane]:
         plane = Plane(dsn, access, commands, reads)
         plane.runner.load()
         plane.follower.catch_up()
-        plane.gateway.adopt(plane.left_connected())
+        plane.ownership.beat()
         plane.follower.start()
         plane.worker.start()
+        plane.housekeeping.start()
         try:
             yield plane
         finally:
+            plane.housekeeping.stop()
             plane.worker.stop()
             plane.follower.stop()

@@ -23,19 +23,16 @@ TICK_S: Final = 0.03
 IDLE_LOOK_TICKS: Final = 30
 AT_ONCE: Final = 200
 REST_S: Final = (0.1, 30.0)
+IDLE_S: Final = 0.5
 
 _DUE: LiteralString = """
 SELECT id FROM reservations WHERE due_at <= database_ms() AND NOT id = ANY(%s)
 ORDER BY due_at, due_rank, id LIMIT %s
 """
+_QUEUED: LiteralString = "SELECT pool_id, count(*) FROM pool_queue GROUP BY pool_id ORDER BY pool_id"
 _QUEUE: LiteralString = """
-SELECT pool_id, reservation_id FROM (
-    SELECT pool_id, reservation_id, row_number() OVER (
-        PARTITION BY pool_id ORDER BY spot, priority DESC, since, reservation_id
-    ) AS place
-    FROM pool_queue WHERE NOT reservation_id = ANY(%s)
-) AS queued
-WHERE place <= %s ORDER BY pool_id, place
+SELECT reservation_id FROM pool_queue WHERE pool_id = %s AND NOT reservation_id = ANY(%s)
+ORDER BY spot, priority DESC, since, reservation_id OFFSET %s LIMIT %s
 """
 
 
@@ -50,6 +47,10 @@ class Resting:
         shortest, longest = REST_S
         pause = min(self._until[id][1] * 2, longest) if id in self._until else shortest
         self._until[id] = (self._monotonic() + pause, pause)
+
+    def idle(self, id: str) -> None:
+        """It had nothing to do yet: one that waits for a node must not be looked at every tick."""
+        self._until[id] = (self._monotonic() + IDLE_S, REST_S[0])
 
     def went_well(self, id: str) -> None:
         self._until.pop(id, None)
@@ -77,6 +78,7 @@ class Worker:
         self._lease = Lease(pool, LEASE, holder, monotonic)
         self._resting = Resting(monotonic)
         self._looked: dict[str, int] = {}
+        self._places: dict[str, int] = {}
         self._ticks = 0
         self._stop = Event()
         self._thread = Thread(target=self._run, name="worker", daemon=True)
@@ -120,18 +122,25 @@ class Worker:
             self._lease.lose()
 
     def _schedule(self, fence: Fence) -> None:
-        """A pool's queue is walked when something may have made room, and about once a second besides."""
+        """A pool's queue is walked when something may have made room, and about once a second besides.
+
+        A long queue is walked page by page: claims that fit nowhere must not hide those behind them for ever.
+        """
         with self._pool.connection() as connection:
-            rows = connection.execute(_QUEUE, (self._resting.ids(), AT_ONCE), prepare=True).fetchall()
-        queues: dict[str, list[str]] = {}
-        for pool_id, reservation_id in rows:
-            queues.setdefault(pool_id, []).append(reservation_id)
+            lengths = connection.execute(_QUEUED, prepare=True).fetchall()
         idle_look = self._ticks % IDLE_LOOK_TICKS == 0
-        for pool_id, queue in queues.items():
+        for pool_id, length in lengths:
             changes = self._calendars.changes(pool_id)
-            if idle_look or self._looked.get(pool_id) != changes:
-                self._walk(pool_id, queue, fence)
+            place = self._places.get(pool_id, 0)
+            if idle_look or place or self._looked.get(pool_id) != changes:
+                self._walk(pool_id, self._page(pool_id, place), fence)
+                self._places[pool_id] = place + AT_ONCE if place + AT_ONCE < length else 0
                 self._looked[pool_id] = changes
+
+    def _page(self, pool_id: str, place: int) -> list[str]:
+        with self._pool.connection() as connection:
+            params = (pool_id, self._resting.ids(), place, AT_ONCE)
+            return [row[0] for row in connection.execute(_QUEUE, params, prepare=True).fetchall()]
 
     def _walk(self, pool_id: str, queue: list[str], fence: Fence) -> None:
         """A whole queue in one view of its pool; when one in it makes trouble, each alone."""
@@ -139,6 +148,8 @@ class Worker:
             scheduler.walk(self._ports, pool_id, queue, fence)
         except Race:
             log.info("%s: others came between; the next look tries again", pool_id)
+        except errors.Locked:
+            log.warning("the queue of %s meets a lock that is held; the next look tries again", pool_id)
         except (errors.Fenced, errors.Unavailable, psycopg.OperationalError):
             raise
         except Exception as fault:
@@ -147,12 +158,19 @@ class Worker:
                 self._one(lambda id=reservation_id: scheduler.step(self._ports, id, fence), reservation_id)  # type: ignore[misc]
 
     def _one(self, step: Callable[[], object], reservation_id: str) -> None:
-        """One reservation's trouble must not stop the others."""
+        """One reservation's trouble must not stop the others; what could do nothing yet rests as well."""
+        if not self._lease.tick():
+            raise errors.Fenced("the lease was lost between two steps")
         try:
-            step()
-            self._resting.went_well(reservation_id)
+            if step() is None:
+                self._resting.idle(reservation_id)
+            else:
+                self._resting.went_well(reservation_id)
         except Race:
             log.info("%s: others came between; the next tick tries again", reservation_id)
+        except errors.Locked:
+            log.warning("%s: a row it needs is held; it rests", reservation_id)
+            self._resting.failed(reservation_id)
         except (errors.Fenced, errors.Unavailable, psycopg.OperationalError):
             raise
         except errors.Refusal as refusal:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from commands.ports import Loaded, Race, Store
+from commands.ports import Loaded, NodeClosed, QueueAhead, Race, Store
 from domain.event import Append, Change, Fence, Meta
 
 ATTEMPTS: Final = 6
@@ -19,7 +19,8 @@ def following(actor: str, admission: str | None, cause: Loaded) -> Meta:
 def act(store: Store, meta: Meta, decide: Decide, fence: Fence | None = None) -> int | None:
     """Append what `decide` comes to, and return the position; None when there was nothing to do.
 
-    Raises Race when others kept coming between; whoever calls comes again by itself.
+    Raises Race when others kept coming between; whoever calls comes again by itself. NodeClosed and QueueAhead are
+    raised at once: deciding the same again would not help.
     """
     for attempt in range(ATTEMPTS):
         changes = tuple(change for change in decide() if change.events)
@@ -27,6 +28,8 @@ def act(store: Store, meta: Meta, decide: Decide, fence: Fence | None = None) ->
             return None
         try:
             return store.append(Append(changes, meta, fence))
+        except (NodeClosed, QueueAhead):
+            raise
         except Race:
             if attempt == ATTEMPTS - 1:
                 raise

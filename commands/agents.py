@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+from msgspec.structs import replace
+
 from commands import hardware, teardown
 from commands.acting import act, following
 from commands.ports import Store
@@ -23,8 +25,8 @@ def _about(store: Store, node_id: str, reservation_id: str) -> Meta:
     return following(f"agent:{node_id}", cause.state.admission_id, cause)
 
 
-def open_session(store: Store, node_id: str) -> int:
-    """Record that the node is connected and return its session's epoch; any older session is superseded."""
+def open_session(store: Store, node_id: str, gateway: str = "") -> int:
+    """Record that the node is connected to a gateway and return its session's epoch; an older one is superseded."""
     opened = 0
 
     def decide() -> list[Change]:
@@ -34,7 +36,7 @@ def open_session(store: Store, node_id: str) -> int:
         if loaded.version == 0 or state.provision_state == "retired":
             raise errors.NotFound("node", node_id)
         opened, now = state.session + 1, store.now()
-        events: list[node.Events] = [node.ConnectivityChanged("connected", opened, now)]
+        events: list[node.Events] = [node.ConnectivityChanged("connected", opened, now, gateway)]
         return [Change(node_id, loaded.version, tuple(node.settle(state, events, now)))]
 
     act(store, _meta(node_id, store.load(node_id).state), decide)
@@ -44,7 +46,10 @@ def open_session(store: Store, node_id: str) -> int:
 def end_session(
     store: Store, node_id: str, session: int, connectivity: Literal["disconnected", "unreachable", "lost"]
 ) -> None:
-    """Record how a session ended, unless a newer one has taken its place."""
+    """Record how a session ended, unless a newer one has taken its place.
+
+    Only a farewell is the agent's own word; that a lease ran out is what the plane found.
+    """
 
     def decide() -> list[Change]:
         loaded = store.load(node_id)
@@ -55,7 +60,10 @@ def end_session(
         events: list[node.Events] = [node.ConnectivityChanged(connectivity, session, now)]
         return [Change(node_id, loaded.version, tuple(node.settle(state, events, now)))]
 
-    act(store, _meta(node_id, store.load(node_id).state), decide)
+    meta = _meta(node_id, store.load(node_id).state)
+    if connectivity != "disconnected":
+        meta = replace(meta, actor="controller:liveness")
+    act(store, meta, decide)
 
 
 def _current(store: Store, node_id: str, session: int) -> tuple[int, node.State]:

@@ -1,33 +1,21 @@
 """Who may do what: resolve in the caller's tenant first, then decide, and keep a record of every no."""
 
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from threading import Lock
 from typing import Final
 
 import msgspec
 
 from commands.ports import Store
-from domain import admission, errors, ids
+from domain import admission, catalog, errors, ids
 from domain.access import Authorizer, Resource, Session
 from domain.event import Append, Change, Meta
 from domain.operation import Operation, Request
 
-PREFIX: Final = {
-    "compute-site": "site",
-    "compute-pool": "pool",
-    "compute-node": "node",
-    "compute-reservation": "rsv",
-    "compute-project": "prj",
-    "compute-provider-account": "pacct",
-}
-NAMED: Final = {
-    "site_id": "site",
-    "pool_id": "pool",
-    "node_id": "node",
-    "reservation_id": "rsv",
-    "project_id": "prj",
-    "provider_account_id": "pacct",
-}
+PREFIX: Final = catalog.ID_PREFIXES
+NAMED: Final = {f"{name.removeprefix(catalog.PREFIX).replace('-', '_')}_id": prefix for name, prefix in PREFIX.items()}
 """Fields of any request that hold an id of this prefix; one of another kind, case or length is refused by name."""
 REFUSALS_A_MINUTE: Final = 60
 MINUTE_MS: Final = 60_000
@@ -59,6 +47,19 @@ class Decision(msgspec.Struct, frozen=True):
     policy_digest: str
 
 
+@dataclass
+class Refusals:
+    """Of one identity in one minute: how many, and of how many beyond the listed ones the number is in the log."""
+
+    who: admission.Caller
+    count: int = 0
+    recorded: int = 0
+
+    @property
+    def unlisted(self) -> int:
+        return max(0, self.count - REFUSALS_A_MINUTE) - self.recorded
+
+
 class Gatekeeper:
     """The one place where identity, resource and policy meet; used by commands and queries alike."""
 
@@ -66,21 +67,44 @@ class Gatekeeper:
         self._store = store
         self._authorizer = authorizer
         self._new_id = new_id
-        self._refusals: dict[tuple[str, str], tuple[int, int, admission.Caller]] = {}
+        self._refusals: dict[tuple[str, str, int], Refusals] = {}
         self._guard = Lock()
+        self._counting = Lock()
 
-    def admit(self, operation: Operation, request: Request, session: Session, request_id: str) -> list[Decision]:
-        """Decide an operation on every resource that its declaration names."""
+    def streams(self, operation: Operation, request: Request, session: Session | None) -> list[str]:
+        """The streams of what an operation is decided on: loaded before the decision, they show what came between."""
         _check_ids(request)
+        if session is None or operation.decided_inside:
+            return []
+        named = (template.partition("/") for template in operation.on)
+        filled = [(type_, *_fill(name, request, session)) for type_, _, name in named if type_ in PREFIX]
+        return [ids.parse(PREFIX[type_], id_, field) for type_, id_, field in filled]
+
+    def admit(
+        self,
+        operation: Operation,
+        request: Request,
+        session: Session,
+        request_id: str,
+        decided: Sequence[Decision] = (),
+    ) -> list[Decision]:
+        """Decide an operation on every resource that its declaration names.
+
+        A decision made before stands while the attributes it was made on are unchanged (domain.md §9).
+        """
+        _check_ids(request)
+        if operation.decided_inside:
+            return list(decided)
         decisions: list[Decision] = []
-        for template in () if operation.decided_inside else operation.on:
+        for template in operation.on:
             type_, _, name = template.partition("/")
             if name == "{acting}" and getattr(request, "scope", "tenant") == "fleet":
                 type_, id_, field = "compute-fleet", "global", "scope"
             else:
                 id_, field = _fill(name, request, session)
             resource = self.resolve(session, operation.action, type_, id_, field, request_id)
-            decisions.append(self.decide(session, operation.action, resource, request_id))
+            known = next((one for one in decided if one.resource == resource), None)
+            decisions.append(known or self.decide(session, operation.action, resource, request_id))
         return decisions
 
     def resolve(self, session: Session, action: str, type_: str, id_: str, field: str, request_id: str) -> Resource:
@@ -113,24 +137,32 @@ class Gatekeeper:
 
     def refused(self, session: Session, action: str, resource: str, reason: str, request_id: str, digest: str) -> None:
         """Record a refusal; beyond 60 a minute of one identity they are counted, not listed (domain.md §9)."""
-        who, now = caller(session), self._store.now()
-        self.count_refusals(now)
+        who, minute = caller(session), self._store.now() // MINUTE_MS
         with self._guard:
-            identity = (who.tenant_id, who.identity_id)
-            minute, count, _ = self._refusals.get(identity, (now // MINUTE_MS, 0, who))
-            self._refusals[identity] = (minute, count + 1, who)
-        if count < REFUSALS_A_MINUTE:
+            kept = self._refusals.setdefault((who.tenant_id, who.identity_id, minute), Refusals(who))
+            kept.count += 1
+            listed = kept.count <= REFUSALS_A_MINUTE
+        if listed:
             self._record(who, admission.Refused(who, request_id, action, resource, reason, digest), request_id)
 
     def count_refusals(self, now: int) -> None:
-        """Record, for each minute that is over, how many refusals of an identity were not listed."""
-        with self._guard:
-            over = {key: kept for key, kept in self._refusals.items() if kept[0] != now // MINUTE_MS}
-            for key in over:
-                del self._refusals[key]
-        for _, count, who in over.values():
-            if count > REFUSALS_A_MINUTE:
-                self._record(who, admission.RefusalsCounted(who, count - REFUSALS_A_MINUTE), None)
+        """Record, for each minute that is over, how many refusals of an identity were not listed.
+
+        What cannot be recorded is kept for the next call.
+        """
+        with self._counting:
+            with self._guard:
+                over = {key: kept for key, kept in self._refusals.items() if key[2] < now // MINUTE_MS}
+            for key, kept in over.items():
+                self._count(kept)
+                with self._guard:
+                    if not kept.unlisted:
+                        del self._refusals[key]
+
+    def _count(self, kept: Refusals) -> None:
+        if unlisted := kept.unlisted:
+            self._record(kept.who, admission.RefusalsCounted(kept.who, unlisted), None)
+            kept.recorded += unlisted
 
     def _record(self, who: admission.Caller, event: admission.Events, request_id: str | None) -> None:
         change = Change(self._new_id("adm"), 0, (event,))

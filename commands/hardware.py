@@ -134,7 +134,7 @@ def _devices(after: node.State, of: pool.State, node_id: str | None = None) -> l
 def _named(state: node.State, condition_type: str) -> tuple[str, ...]:
     """What a condition of this type names, nothing where it is not raised."""
     held = next((c for c in state.conditions if c.type == condition_type), None)
-    return tuple(held.message.split(", ")) if held else ()
+    return held.names if held else ()
 
 
 def _missing(state: node.State, found: inventory.NodeInventory) -> tuple[str, ...]:
@@ -149,33 +149,34 @@ def conditions(
     state: node.State, of: pool.State | None, shared: Sequence[str], now: int, missing: Sequence[str] = ()
 ) -> list[node.Events]:
     """Raise what holds and was not raised, clear what was and does not hold any more."""
-    found = dict(_holding(state, of, shared))
+    found = {type_: (reason, tuple(names)) for type_, reason, names in _holding(state, of, shared)}
     if missing:
-        found["GpuCountMismatch"] = ("GpuMissing", ", ".join(missing))
+        found["GpuCountMismatch"] = ("GpuMissing", tuple(missing))
     raised = {c.type: c for c in state.conditions}
     events: list[node.Events] = [
-        node.ConditionRaised(node.Condition(type_, reason, message, now))
-        for type_, (reason, message) in found.items()
-        if type_ not in raised or raised[type_].message != message
+        node.ConditionRaised(node.Condition(type_, reason, ", ".join(names), now, names=names))
+        for type_, (reason, names) in found.items()
+        if type_ not in raised or raised[type_].names != names
     ]
     gone = [t for t in SETTLED if t in raised and t not in found]
     return events + [node.ConditionCleared(type_, now) for type_ in gone]
 
 
-def _holding(state: node.State, of: pool.State | None, shared: Sequence[str]) -> list[tuple[str, tuple[str, str]]]:
-    holding: list[tuple[str, tuple[str, str]]] = []
+def _holding(state: node.State, of: pool.State | None, shared: Sequence[str]) -> list[tuple[str, str, Sequence[str]]]:
+    """Type, reason and names of what holds."""
+    holding: list[tuple[str, str, Sequence[str]]] = []
     if shared:
-        holding.append(("DuplicateHardware", ("IdentifierShared", ", ".join(shared))))
+        holding.append(("DuplicateHardware", "IdentifierShared", shared))
     if state.inventory is None:
         return holding
     models = {gpu.lookup(card.name, card.memory_mib).model: card.name for card in state.inventory.gpus}
     if gpu.OTHER in models:
-        holding.append(("GpuModelUnknown", ("NotInTable", models[gpu.OTHER] or "(no name)")))
+        holding.append(("GpuModelUnknown", "NotInTable", [models[gpu.OTHER] or "(no name)"]))
     if of is not None:
         strange = sorted(set(models) - {of.gpu_model, gpu.OTHER})
         if strange:
-            holding.append(("GpuModelMismatch", ("OtherFamily", ", ".join(strange))))
+            holding.append(("GpuModelMismatch", "OtherFamily", strange))
         pending = derive("", state, of).partition_pending
         if pending:
-            holding.append(("PartitionPending", ("LayoutNotReported", ", ".join(pending))))
+            holding.append(("PartitionPending", "LayoutNotReported", pending))
     return holding

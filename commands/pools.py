@@ -1,6 +1,8 @@
 """Pools: create, change, retire (domain.md §2)."""
 
-from typing import Annotated
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Annotated, Final
 
 from msgspec import UNSET, Meta, UnsetType
 
@@ -23,6 +25,19 @@ class Create(Request, frozen=True, kw_only=True):
     agent: pool.Agent = "bcd"
     provider_account_id: str | None = None
     policy: pool.Policy = pool.Policy()
+
+
+_PLAIN: Final = pool.Policy()
+_NOT_BUILT: Final = {
+    "acceptance": attrgetter("acceptance"),
+    "lostAfter": attrgetter("lost_after"),
+    "disruptionBudget": attrgetter("disruption_budget"),
+    "admission.budgetCheck": attrgetter("admission.budget_check"),
+    "spotNoticeSeconds": attrgetter("spot_notice_seconds"),
+    "hardwareProfile": attrgetter("hardware_profile"),
+    "tenantRoot": attrgetter("tenant_root"),
+}
+"""Fields of the policy that nothing acts on yet (decision 7); `tenantRoot` waits for binding node."""
 
 
 class Update(Request, frozen=True, kw_only=True):
@@ -54,8 +69,6 @@ def build(command: Create, place: site.State, now: int) -> pool.Created:
     if (command.class_ == "provider") != (command.provider_account_id is not None):
         raise errors.Invalid("providerAccountId", "class provider needs it, no other class takes it")
     check_policy(command.policy, command.sharing, command.gpu_model, command.gpu_memory_gb)
-    if command.policy.tenant_root and command.class_ != "metal-dedicated":
-        raise errors.Invalid("policy.tenantRoot", "only for pools of class metal-dedicated")
     return pool.Created(
         name=command.name,
         site_id=command.site_id,
@@ -73,6 +86,9 @@ def build(command: Create, place: site.State, now: int) -> pool.Created:
 
 
 def check_policy(policy: pool.Policy, sharing: pool.Sharing, gpu_model: str, memory_gb: int) -> None:
+    for name, of in _NOT_BUILT.items():
+        if of(policy) != of(_PLAIN):
+            raise errors.Invalid(f"policy.{name}", "is not built yet: leave it out")
     if (sharing == "mig") != (policy.mig_layout is not None):
         raise errors.Invalid("policy.migLayout", "sharing mig needs a layout, no other sharing takes one")
     if (sharing in ("timeslice", "mps")) != (policy.sharing is not None):
@@ -93,10 +109,10 @@ def owned(unit: Unit, pool_id: str, field: str = "id") -> Loaded:
 
 def update(command: Update, unit: Unit) -> Outcome:
     loaded = owned(unit, command.id)
-    return Outcome((changed(command.id, loaded, change(command, loaded.state)),))
+    return Outcome((changed(command.id, loaded, change(command, loaded.state, unit.ports.store.nodes_of(command.id))),))
 
 
-def change(command: Update, state: pool.State) -> list[pool.Events]:
+def change(command: Update, state: pool.State, nodes: Sequence[str]) -> list[pool.Events]:
     if state.retired:
         raise errors.IllegalTransition("retired", "an update", ())
     events: list[pool.Events] = []
@@ -106,6 +122,8 @@ def change(command: Update, state: pool.State) -> list[pool.Events]:
         check_policy(command.policy, state.sharing, state.gpu_model, state.gpu_memory_gb)
         if command.policy.mig_layout != state.policy.mig_layout or command.policy.sharing != state.policy.sharing:
             raise errors.Conflict("a pool's partitioning does not change under its nodes: make another pool")
+        if command.policy.overcommit != state.policy.overcommit and nodes:
+            raise errors.Conflict("a pool's overcommit does not change under its nodes: take them out of it first")
         events.append(pool.PolicyChanged(command.policy))
     return events
 
@@ -141,7 +159,7 @@ OPERATIONS = (
         on=("compute-pool/{id}",),
         handle=update,
         view=pool.view,
-        summary="Rename a pool or change its policy",
+        summary="Rename a pool, or replace its policy as a whole: what is left out has its default",
         refusals=(errors.AccessDenied, errors.NotFound, errors.Conflict, errors.StaleVersion),
     ),
     Operation(

@@ -72,6 +72,9 @@ class Store(Protocol):
     def sharing(self, identifiers: Sequence[str]) -> list[str]:
         """Live nodes that hold one of these hardware identifiers."""
 
+    def nodes_of(self, pool_id: str) -> list[str]:
+        """The nodes that belong to a pool."""
+
     def booked(self, node_id: str) -> list[str]:
         """Reservations with atoms of this node that were bound and are not torn down."""
 

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Meta
 
 from commands import ending, placing
-from commands.ports import Loaded, Offer, QueueAhead, Race
+from commands.ports import Loaded, Offer, Race
 from commands.unit import Contested, Outcome, Unit, changed
 from domain import access, claim, errors, ids, pool, reservation
 from domain.event import Change
@@ -134,7 +134,7 @@ def _again(reservation_id: str, held: Loaded, body: str) -> NoReturn:
     if state.denied is not None:
         raise errors.again(state.denied.code, state.denied.detail, state.denied.extra)
     if state.status == "expired" and state.admission_id is None:
-        raise _no_capacity(reservation_id)
+        raise _no_capacity(reservation_id, state.reason == "QueueAhead")
     raise Race("the same request was answered meanwhile")
 
 
@@ -151,9 +151,8 @@ def _place_or_queue(reservation_id: str, draft: reservation.Drafted, offer: Offe
     duration_ms = draft.duration_seconds * 1000
     start = unit.now if draft.starts_at is None else draft.starts_at
     window = (start, start + duration_ms)
-    ahead = any(isinstance(race, QueueAhead) for race in unit.races)
     found = None
-    if not ahead and len(unit.races) < PLACE_TRIES:
+    if not unit.behind and len(unit.races) < PLACE_TRIES:
         found = placing.choose_now(unit.ports, draft.pool_id, placing.Wanted(reservation_id, draft.claim, window))
     priority = offer.priority if offer else 0
 
@@ -192,9 +191,9 @@ def _queue(
     instead: object,
 ) -> Outcome:
     if draft.max_pending_seconds == 0:
-        expired = reservation.Expired("NoCapacity", unit.now)
+        expired = reservation.Expired("QueueAhead" if unit.behind else "NoCapacity", unit.now)
         change = Change(reservation_id, 0, (draft, expired))
-        return Outcome((change,), refusal=_no_capacity(reservation_id))
+        return Outcome((change,), refusal=_no_capacity(reservation_id, unit.behind))
     duration_ms, waits_ms = draft.duration_seconds * 1000, draft.max_pending_seconds * 1000
     give_up_at = unit.now + waits_ms
     window = (unit.now, give_up_at + duration_ms)
@@ -207,7 +206,7 @@ def _queue(
         priority=priority,
         spot=draft.spot,
         since=draft.at,
-        reason="NoCapacity",
+        reason="QueueAhead" if unit.behind else "NoCapacity",
         give_up_at=give_up_at,
         earliest_start=None
         if draft.starts_at is not None
@@ -217,8 +216,9 @@ def _queue(
     return Outcome((Change(reservation_id, 0, (draft, admitted, queued)),), instead=instead)  # type: ignore[arg-type]
 
 
-def _no_capacity(reservation_id: str) -> errors.DoubleBooked:
-    refusal = errors.DoubleBooked("the pool has no room for this now, and maxPendingSeconds is 0")
+def _no_capacity(reservation_id: str, behind: bool) -> errors.DoubleBooked:
+    why = "others wait for this pool before you" if behind else "the pool has no room for this now"
+    refusal = errors.DoubleBooked(f"{why}, and maxPendingSeconds is 0")
     refusal.extra["reservationId"] = reservation_id
     return refusal
 

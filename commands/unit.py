@@ -1,13 +1,14 @@
 """One command's unit of work: load, decide, one append, answer (architecture.md §4)."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
 
 from commands.gatekeeper import Decision, Gatekeeper, actor, caller
-from commands.ports import Loaded, NodeClosed, Ports, Race
+from commands.ports import Loaded, NodeClosed, Ports, QueueAhead, Race
 from domain import admission, errors, ids, registry
 from domain.access import Resource, Session
 from domain.event import Append, Change, Event, Meta
@@ -61,6 +62,7 @@ class Unit:
         gatekeeper: Gatekeeper,
         decisions: list[Decision],
         races: list[Exception],
+        seen: Mapping[str, Loaded] = MappingProxyType({}),
     ) -> None:
         self.operation = operation
         self.call = call
@@ -68,8 +70,14 @@ class Unit:
         self.gatekeeper = gatekeeper
         self.decisions = decisions
         self.races = races
+        self._seen = seen
         self.now = ports.store.now()
         self.admission_id = ports.new_id("adm")
+
+    @property
+    def behind(self) -> bool:
+        """Whether an attempt found somebody ahead in the pool's queue."""
+        return any(isinstance(race, QueueAhead) for race in self.races)
 
     @property
     def session(self) -> Session:
@@ -78,7 +86,8 @@ class Unit:
         return self.call.session
 
     def load(self, stream: str) -> Loaded:
-        return self.ports.store.load(stream)
+        """A stream as it was before the decision on it: what came between makes the append a race."""
+        return self._seen.get(stream) or self.ports.store.load(stream)
 
     def existing(self, stream: str, field: str = "id") -> Loaded:
         """A stream that must be there; the caller has made sure that it resolves for whoever asks."""
@@ -107,23 +116,27 @@ class Unit:
 
     def decide(self, resource: Resource) -> None:
         """Decide on a draft, once for each state of its attributes (domain.md §9: one command, one decision)."""
-        if not any(decision.resource == resource for decision in self.decisions):
-            self.decisions.append(
-                self.gatekeeper.decide(self.session, self.operation.action, resource, self.call.request_id)
-            )
+        if any(decision.resource == resource for decision in self.decisions):
+            return
+        self.decisions[:] = [one for one in self.decisions if one.resource.id != resource.id]
+        self.decisions.append(
+            self.gatekeeper.decide(self.session, self.operation.action, resource, self.call.request_id)
+        )
 
 
 def perform(operation: Operation, request: Request, call: Call, ports: Ports, gatekeeper: Gatekeeper) -> Answer:
     """Run a command to its answer. A race runs it again on fresh state; a refusal is raised."""
-    decisions = gatekeeper.admit(operation, request, call.session, call.request_id) if call.session else []
     body = hashlib.sha256(msgspec.json.encode(request, order="sorted")).hexdigest()
     key = _key(operation, call)
     races: list[Exception] = []
+    decisions: list[Decision] = []
     while len(races) < ATTEMPTS:
         if key is not None and (answer := _replayed(operation, ports, key, body)) is not None:
             return answer
-        unit = Unit(operation, call, ports, gatekeeper, decisions, races)
-        gatekeeper.count_refusals(unit.now)
+        seen = {stream: ports.store.load(stream) for stream in gatekeeper.streams(operation, request, call.session)}
+        if call.session is not None:
+            decisions = gatekeeper.admit(operation, request, call.session, call.request_id, decisions)
+        unit = Unit(operation, call, ports, gatekeeper, decisions, races, seen)
         lost: Contested | None = None
         try:
             outcome: Outcome = operation.handle(request, unit)

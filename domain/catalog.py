@@ -18,7 +18,10 @@ AttributeType = Literal["string", "number", "boolean"]
 
 
 class Type(Struct, frozen=True):
-    """One resource type; `scope` marks those that stand for a place to act in, not for a thing."""
+    """One resource type; `scope` marks those that stand for a place to act in, not for a thing.
+
+    `id_prefix` begins the ids of its things (domain.md §1), `get` is the action that shows one.
+    """
 
     name: str
     description: str
@@ -26,6 +29,8 @@ class Type(Struct, frozen=True):
     relations: tuple[str, ...] = ()
     attributes: Mapping[str, AttributeType] = {}
     scope: bool = False
+    id_prefix: str | None = None
+    get: str | None = None
 
 
 _REGION: Mapping[str, AttributeType] = {"region": "string"}
@@ -36,11 +41,13 @@ POOL = f"{PREFIX}pool"
 TYPES: tuple[Type, ...] = (
     Type(f"{PREFIX}fleet", "the platform's fleet as a whole", scope=True),
     Type(f"{PREFIX}tenant", "what a tenant does in its own scope", scope=True),
-    Type(f"{PREFIX}project", "a grouping inside a tenant", relations=("member", "admin"), scope=True),
+    Type(f"{PREFIX}project", "a grouping inside a tenant", relations=("member", "admin"), scope=True, id_prefix="prj"),
     Type(
         f"{PREFIX}site",
         "a boot and failure domain",
         attributes={**_REGION, "iamRegion": "string", "kind": "string"},
+        id_prefix="site",
+        get="compute:sites:get",
     ),
     Type(
         POOL,
@@ -53,6 +60,8 @@ TYPES: tuple[Type, ...] = (
             "gpuMemoryGb": "number",
             "sharing": "string",
         },
+        id_prefix="pool",
+        get="compute:pools:get",
     ),
     Type(
         f"{PREFIX}node",
@@ -60,6 +69,8 @@ TYPES: tuple[Type, ...] = (
         parent=POOL,
         relations=("operator",),
         attributes={**_REGION, **_GPU, "lifecycle": "string", "trust": "string", "dedicatedTo": "string"},
+        id_prefix="node",
+        get="compute:nodes:get",
     ),
     Type(
         f"{PREFIX}reservation",
@@ -73,6 +84,8 @@ TYPES: tuple[Type, ...] = (
             "projectId": "string",
             "spot": "boolean",
         },
+        id_prefix="rsv",
+        get="compute:reservations:get",
     ),
     Type(
         f"{PREFIX}instance",
@@ -93,10 +106,14 @@ TYPES: tuple[Type, ...] = (
         attributes={"visibility": "string", "verified": "boolean"},
     ),
     Type(f"{PREFIX}profile", "a provisioning template"),
-    Type(f"{PREFIX}provider-account", "an account with a capacity provider"),
+    Type(f"{PREFIX}provider-account", "an account with a capacity provider", id_prefix="pacct"),
 )
 
 BY_NAME: Mapping[str, Type] = {entry.name: entry for entry in TYPES}
+ID_PREFIXES: Mapping[str, str] = {entry.name: entry.id_prefix for entry in TYPES if entry.id_prefix}
+GET: Mapping[str, str] = {entry.name: entry.get for entry in TYPES if entry.get}
+GOT_AS: Mapping[str, tuple[str, str]] = {ID_PREFIXES[name]: (name, action) for name, action in GET.items()}
+"""Of an id's prefix: the type of the thing, and the action that shows it."""
 
 
 def resolves(type_name: str, identifier: str, tenant_id: str, *, root_tenant: bool) -> bool:

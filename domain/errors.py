@@ -4,16 +4,16 @@ Refusal
 ├── Invalid              INVALID                 a field of the wrong type, name or value
 ├── KeyReused            IDEMPOTENCY_KEY_REUSED  the same key came with another body
 ├── Malformed            MALFORMED               not JSON, or a query parameter nobody knows
-├── Unauthenticated      UNAUTHENTICATED
+├── Unauthenticated      UNAUTHENTICATED         no token, or one that is unknown, expired or revoked
 ├── AccessDenied         ACCESS_DENIED           it resolves, the action is refused
 ├── NotFound             NOT_FOUND               missing, foreign, not offered: the same answer
 ├── Conflict             CONFLICT                the state of things does not allow it
-│   ├── IllegalTransition  ILLEGAL_TRANSITION
-│   ├── DoubleBooked       DOUBLE_BOOKED
-│   ├── QuotaExceeded      QUOTA_EXCEEDED
+│   ├── IllegalTransition  ILLEGAL_TRANSITION    the present state does not take this verb; `allowed` are those it takes
+│   ├── DoubleBooked       DOUBLE_BOOKED         no room now, and the claim does not wait
+│   ├── QuotaExceeded      QUOTA_EXCEEDED        `resource`, its `limit`, and the `peak` that the claim would have made
 │   └── Fenced             FENCED                a newer epoch owns this
 ├── StaleVersion         STALE_VERSION           If-Match names another version
-├── TooManyRequests      RATE_LIMITED
+├── TooManyRequests      RATE_LIMITED            asked too often; `retryAfterSeconds`, also as Retry-After
 └── Unavailable          UNAVAILABLE             try again later
     └── ProjectionBehind PROJECTION_BEHIND       the read model has not reached waitFor yet
 """
@@ -137,6 +137,10 @@ class TooManyRequests(Refusal):
 
 class Unavailable(Refusal):
     code = "UNAVAILABLE"
+
+
+class Locked(Unavailable):
+    """Somebody holds a row for longer than a statement waits; the database itself answers."""
 
 
 class ProjectionBehind(Unavailable):

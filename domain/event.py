@@ -20,8 +20,19 @@ class Meta(Struct, frozen=True, rename="camel", omit_defaults=True):
     correlation: str | None = None
 
 
+class Part(Struct, frozen=True):
+    """Which append an event belongs to (the id of its first event), its place there, and how many there are."""
+
+    append: str
+    index: int
+    count: int
+
+
 class Recorded(Struct, frozen=True):
-    """An event as the log has it. `recorded_at` is the database's clock in epoch ms: it labels, position orders."""
+    """An event as the log has it. `recorded_at` is the database's clock in epoch ms: it labels, position orders.
+
+    `tenants` are those whose event it is: of the thing it happened to, and of who acted on it (api.md §6).
+    """
 
     stream: str
     version: int
@@ -30,6 +41,8 @@ class Recorded(Struct, frozen=True):
     event_id: str
     position: int = 0
     recorded_at: int = 0
+    part: Part = Part("", 0, 1)
+    tenants: tuple[str, ...] = ()
 
 
 class Change(Struct, frozen=True):

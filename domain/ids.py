@@ -8,10 +8,6 @@ from typing import Final
 
 from domain import errors
 
-PREFIXES: Final = (
-    *("site", "pool", "poff", "node", "prj", "rsv", "ext", "alloc", "inst", "cmd", "wf"),
-    *("img", "prof", "jt", "pacct", "flv", "whk", "evt", "sess", "snap", "adm"),
-)
 DERIVED: Final = frozenset({"rsv", "ext", "inst"})
 
 _CROCKFORD = "0123456789abcdefghjkmnpqrstvwxyz"

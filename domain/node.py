@@ -53,12 +53,14 @@ BLOCKING: Final = frozenset(
 
 
 class Condition(Struct, frozen=True, rename="camel"):
-    """Something observed of the node; `since` in epoch ms."""
+    """Something observed of the node; `since` in epoch ms. `names` are what it is about, `message` is for people."""
 
     type: str
     reason: str
     message: str
     since: int
+    status: Literal["true", "false", "unknown"] = "true"
+    names: tuple[str, ...] = ()
 
 
 class SpecAllocation(Struct, frozen=True, rename="camel"):
@@ -148,11 +150,15 @@ class MaintenanceLeft(Event, frozen=True, tag="node.maintenance_left.1"):
 
 
 class ConnectivityChanged(Event, frozen=True, tag="node.connectivity_changed.1"):
-    """`session` is the agent session's epoch: what an older session says is refused (api.md §4)."""
+    """`session` is the agent session's epoch: what an older session says is refused (api.md §4).
+
+    `gateway` is the id of the gateway that holds the session; empty when none does.
+    """
 
     connectivity: Connectivity
     session: int
     at: int
+    gateway: str = ""
 
 
 class ConditionRaised(Event, frozen=True, tag="node.condition_raised.1"):
@@ -252,6 +258,7 @@ class State(Struct, frozen=True, rename="camel"):
     observed_generation: int = 0
     allocations: tuple[SpecAllocation, ...] = ()
     reasons: dict[str, int] = {}
+    gateway: str = ""
 
 
 def evolve(state: State, event: Events) -> State:
@@ -304,6 +311,7 @@ def evolve(state: State, event: Events) -> State:
                 connectivity=event.connectivity,
                 connectivity_since=event.at,
                 session=event.session,
+                gateway=event.gateway,
                 power="unknown" if spoke else state.power,
             )
         case ConditionRaised(condition=condition):

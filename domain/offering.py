@@ -1,6 +1,5 @@
 """An offering makes a pool exist in another tenant's view, with a quota per resource (domain.md §2)."""
 
-from collections.abc import Mapping
 from typing import Annotated, Literal, assert_never
 
 from msgspec import Meta, Struct
@@ -74,11 +73,6 @@ def evolve(state: State, event: Events) -> State:
             return replace(state, withdrawn=True)
         case _:
             assert_never(event)
-
-
-def limit(quota: Mapping[Resource, int], resource: Resource) -> int:
-    """A resource missing from an offering grants zero (domain.md §2)."""
-    return quota.get(resource, 0)
 
 
 class View(State, frozen=True, kw_only=True, rename="camel"):

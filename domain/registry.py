@@ -26,7 +26,7 @@ class Kind(Struct, frozen=True):
     initial: Any
     evolve: Callable[[Any, Any], Any]
     events: tuple[type[Event], ...]
-    tenants: Callable[[Any], Iterable[str | None]]
+    tenants: Callable[[Any], tuple[str, ...]]
 
 
 def _owner(state: Any) -> tuple[str]:
@@ -47,9 +47,8 @@ def _caller(state: admission.State) -> tuple[str]:
     return (state.recorded.caller.tenant_id,)
 
 
-def _claimant(state: reservation.State) -> tuple[str]:
-    assert state.draft is not None
-    return (state.draft.tenant_id,)
+def _claimant(state: reservation.State) -> tuple[str, ...]:
+    return (state.draft.tenant_id,) if state.draft else ()
 
 
 def _nobody(state: tenant.State) -> tuple[str, ...]:

@@ -46,7 +46,6 @@ VERBS: Final[Mapping[str, tuple[Status, ...]]] = {
 }
 """The states in which each verb is legal (domain.md §5)."""
 FINAL: Final = frozenset(state for state, following in MOVES.items() if not following)
-BOUND: Final = frozenset({"binding", "active"})
 
 
 class Allocation(Struct, frozen=True, rename="camel"):

@@ -117,12 +117,30 @@ def _hold_until_torn_down(stream: str) -> Iterator[Statement]:
 
 
 def _tear_down(stream: str, allocation_id: str, at: int) -> Iterator[Statement]:
+    """What ended before and is not proved free goes on holding an atom from here: it was never given back."""
     devices = """
     UPDATE device_bookings
     SET freed = true, during = int8range(lower(during), greatest(lower(during) + 1, least(upper(during), %s)))
     WHERE allocation_id = %s
     """
     yield Statement(Phase.FREE, stream, devices, (at, allocation_id))
+    resuming = """
+    WITH resumed AS (
+        SELECT DISTINCT ON (held.device_id) held.device_id, held.allocation_id, upper(gone.during) AS since, (
+            SELECT min(lower(following.during)) FROM device_bookings AS following
+            WHERE following.device_id = held.device_id AND lower(following.during) > lower(gone.during)
+        ) AS until
+        FROM device_bookings AS gone JOIN device_bookings AS held ON held.device_id = gone.device_id
+        WHERE gone.allocation_id = %s AND held.allocation_id <> gone.allocation_id
+          AND held.ended AND NOT held.freed AND lower(held.during) < upper(gone.during)
+        ORDER BY held.device_id, lower(held.during) DESC
+    )
+    UPDATE device_bookings AS held SET during = int8range(resumed.since, resumed.until)
+    FROM resumed
+    WHERE held.device_id = resumed.device_id AND held.allocation_id = resumed.allocation_id
+      AND (resumed.until IS NULL OR resumed.until > resumed.since)
+    """
+    yield Statement(Phase.FREE, stream, resuming, (allocation_id,))
     scalars = """
     UPDATE scalar_bookings
     SET during = int8range(lower(during), greatest(lower(during) + 1, least(upper(during), %s)))

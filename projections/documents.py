@@ -23,6 +23,11 @@ class Model(msgspec.Struct, frozen=True):
     save: LiteralString
     row: Callable[[str, Any, int], tuple[Any, ...]]
 
+    @property
+    def shape(self) -> str:
+        """The folded state's JSON schema: rows of another shape would decode with defaults in silence."""
+        return msgspec.json.encode(msgspec.json.schema(self.state), order="sorted").decode()
+
     def apply(self, cursor: Cursor[Any], batch: Sequence[Recorded]) -> None:
         """Bring the rows of a batch's streams forward; events that a row has seen already change nothing."""
         streams: dict[str, list[Recorded]] = defaultdict(list)

@@ -69,7 +69,7 @@ def _node_is_free(node_id: str, act: str) -> Statement:
     SELECT refuse('NODE_BOOKED', jsonb_build_object('act', %s::text, 'reservations', jsonb_agg(id)))
     FROM (
         SELECT DISTINCT reservation_id AS id FROM device_bookings
-        WHERE node_id = %s AND (upper_inf(during) OR upper(during) > database_ms())
+        WHERE node_id = %s AND ((bound AND NOT freed) OR upper_inf(during) OR upper(during) > database_ms())
         ORDER BY 1 LIMIT 20
     ) AS booked
     HAVING count(*) > 0

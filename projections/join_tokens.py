@@ -38,4 +38,4 @@ MODEL = Model(
     row,
 )
 
-PROJECTION = Async("join_tokens", TABLES, MODEL.apply)
+PROJECTION = Async("join_tokens", TABLES, MODEL.apply, MODEL.shape)

@@ -39,4 +39,4 @@ MODEL = Model(
     row,
 )
 
-PROJECTION = Async("offerings", TABLES, MODEL.apply)
+PROJECTION = Async("offerings", TABLES, MODEL.apply, MODEL.shape)

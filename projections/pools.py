@@ -58,4 +58,4 @@ MODEL = Model(
     row,
 )
 
-PROJECTION = Async("pools", TABLES, MODEL.apply)
+PROJECTION = Async("pools", TABLES, MODEL.apply, MODEL.shape)

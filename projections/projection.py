@@ -1,7 +1,8 @@
 """What a projection is: its tables, and a fold from events to row changes (architecture.md §3)."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
+from types import MappingProxyType
 from typing import Any
 
 from msgspec import Struct
@@ -53,11 +54,15 @@ class Inline(Struct, frozen=True):
 
 
 class Async(Struct, frozen=True):
-    """Runs in a worker, in batches; `apply` writes its rows with the cursor it is given and nothing else."""
+    """Runs in a worker, in batches; `apply` writes its rows with the cursor it is given and nothing else.
+
+    `shape` describes what its rows hold beside columns: where it changes, the rows have to be made anew.
+    """
 
     name: str
     tables: str
     apply: Callable[[Cursor[Any], Sequence[Recorded]], None]
+    shape: str = ""
 
 
 Projection = Inline | Async
@@ -85,10 +90,27 @@ def _united(one: Statement, other: Statement) -> Statement:
     return replace(one, params=tuple(sorted({*mine, *theirs}) for mine, theirs in both))
 
 
-def replay(projection: Inline, events: Sequence[Recorded]) -> list[Statement]:
-    """The statements that repeat what happened, event by event: a rebuild's share of the append's work."""
-    statements: list[Statement] = []
-    for event in events:
-        of_event = (s for s in projection.fold(event) if not s.only_live)
-        statements += sorted(of_event, key=lambda s: (s.phase, s.key))
-    return statements
+def replay(projection: Inline, append: Sequence[Recorded]) -> list[Statement]:
+    """The statements that repeat one append, in the order in which it ran them: a rebuild's share of its work."""
+    statements = (s for event in append for s in projection.fold(event) if not s.only_live)
+    return sorted(statements, key=lambda s: (s.phase, s.key))
+
+
+class Appends:
+    """Puts the events of the log together again as they were appended; concurrent appends may be interleaved."""
+
+    def __init__(self, begun: Mapping[str, Sequence[Recorded]] = MappingProxyType({})) -> None:
+        self._begun = {append: list(events) for append, events in begun.items()}
+
+    def whole(self, batch: Sequence[Recorded]) -> list[list[Recorded]]:
+        """The appends that the batch completes, each once, in the order of their last positions."""
+        complete = []
+        for recorded in batch:
+            events = self._begun.setdefault(recorded.part.append, [])
+            events.append(recorded)
+            if len(events) == recorded.part.count:
+                complete.append(self._begun.pop(recorded.part.append))
+        return complete
+
+    def copy(self) -> "Appends":
+        return Appends(self._begun)

@@ -9,7 +9,8 @@ from projections.projection import Inline, Phase, Statement
 TABLES = """
 CREATE TABLE quota_scopes (
     scope text PRIMARY KEY,
-    kind text NOT NULL
+    kind text NOT NULL,
+    withdrawn boolean NOT NULL DEFAULT false
 );
 CREATE TABLE quota_limits (
     scope text NOT NULL,
@@ -69,9 +70,17 @@ def _peak_within_limit(stream: str, scope: str, claimed: reservation.Claimed) ->
     return Statement(Phase.QUOTA_CHECK, scope, sql, params, True)
 
 
+def _still_offered(scope: str) -> Statement:
+    sql = """
+    SELECT refuse('RACE', '{}'::jsonb) WHERE EXISTS (SELECT 1 FROM quota_scopes WHERE scope = %s AND withdrawn)
+    """
+    return Statement(Phase.QUOTA_CHECK, scope, sql, (scope,), True)
+
+
 def _admit(stream: str, claimed: reservation.Claimed) -> Iterator[Statement]:
     for scope in claimed.scopes:
         yield _lock(scope)
+        yield _still_offered(scope)
         yield _peak_within_limit(stream, scope, claimed)
         sql = """
         INSERT INTO quota_claims (reservation_id, scope, resource, amount, during)
@@ -104,6 +113,8 @@ def _of_offering(stream: str, event: offering.Events) -> Iterator[Statement]:
             yield from _set_limits(stream, quota)
         case _:
             yield from _set_limits(stream, {})
+            sql = "UPDATE quota_scopes SET withdrawn = true WHERE scope = %s"
+            yield Statement(Phase.QUOTA, stream, sql, (stream,))
 
 
 def fold(recorded: Recorded) -> Iterator[Statement]:
@@ -114,6 +125,9 @@ def fold(recorded: Recorded) -> Iterator[Statement]:
         case reservation.Admitted(claimed=claimed):
             yield from _admit(stream, claimed)
         case reservation.Placed(claimed=claimed, queued=True):
+            for scope in claimed.scopes:
+                yield _lock(scope)
+                yield _still_offered(scope)
             sql = "UPDATE quota_claims SET during = int8range(%s, %s) WHERE reservation_id = %s"
             yield Statement(Phase.QUOTA, stream, sql, (claimed.from_, claimed.until, stream))
         case reservation.ReleaseStarted():

@@ -87,4 +87,4 @@ MODEL = Model(
     row,
 )
 
-PROJECTION = Async("reservations", TABLES, MODEL.apply)
+PROJECTION = Async("reservations", TABLES, MODEL.apply, MODEL.shape)

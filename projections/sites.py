@@ -39,4 +39,4 @@ MODEL = Model(
     row,
 )
 
-PROJECTION = Async("sites", TABLES, MODEL.apply)
+PROJECTION = Async("sites", TABLES, MODEL.apply, MODEL.shape)

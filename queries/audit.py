@@ -71,7 +71,8 @@ def stream(query: Stream, read: Reader) -> Answer:
             raise read.unseen(kind.noun, query.id, "id")
     decisions = {recorded.meta.admission for recorded in history} - {None}
     known = {id: _decision(read.load(id).state.recorded) for id in decisions if id}
-    items = tuple(entry(recorded, known) for recorded in history)
+    reader = None if query.scope == "fleet" else read.session.tenant_id
+    items = tuple(entry(recorded, reader, known) for recorded in history)
     last = history[-1]
     story = Story(stream=query.id, kind=kind.noun, items=items)
     return Answer(body=story, position=last.position, version=last.version)
@@ -93,20 +94,28 @@ def _decision(recorded: admission.Events | None) -> Decision | None:
     )
 
 
-def entry(recorded: Recorded, known: Mapping[str, Decision | None] = MappingProxyType({})) -> Entry:
-    """An event as its readers see it, with the decision it names where that is known."""
+def entry(recorded: Recorded, tenant: str | None, known: Mapping[str, Decision | None] = MappingProxyType({})) -> Entry:
+    """An event as a reader of this tenant sees it (None: the platform's auditor), with the decision where it is known.
+
+    Of another tenant it tells the tenant, not who there acted or with which request (domain.md §10).
+    """
     data = msgspec.to_builtins(recorded.event)
+    decision = known.get(recorded.meta.admission or "")
+    kind, _, who = recorded.meta.actor.partition(":")
+    acting = who.partition("/")[0] if kind == "identity" else None
+    mine = tenant is None or tenant == acting or (decision is not None and decision.tenant_id == tenant)
+    theirs = acting is not None and tenant is not None and tenant != acting
     return Entry(
         position=recorded.position,
         version=recorded.version,
         type=data.pop("type"),
         recorded_at=recorded.recorded_at,
         event_id=recorded.event_id,
-        actor=recorded.meta.actor,
+        actor=f"identity:{acting}" if theirs else recorded.meta.actor,
         admission_id=recorded.meta.admission,
-        decision=known.get(recorded.meta.admission or ""),
+        decision=decision if mine else None,
         causation=recorded.meta.causation,
-        correlation=recorded.meta.correlation,
+        correlation=recorded.meta.correlation if mine else None,
         data=data,
     )
 

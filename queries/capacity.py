@@ -6,13 +6,16 @@ schedulable now. Another tenant sees its own use and what its quota leaves of wh
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from msgspec import Meta, Struct
 
 from domain import errors
 from domain.operation import Answer, Operation, Reading
 from queries.reading import Reader, may_get
+
+PAST_MS: Final = 5_000
+"""How far back `at` may lie, for callers whose clock is behind: what is in the fleet is known of today alone."""
 
 
 class List(Reading, frozen=True, kw_only=True):
@@ -53,18 +56,12 @@ class _Count(Struct):
 
 
 _POOLS = """
-WITH RECURSIVE line (id, parent, depth) AS (
-    SELECT id, parent, 0 FROM catalog_tenants WHERE id = %s
-    UNION ALL
-    SELECT t.id, t.parent, line.depth + 1 FROM catalog_tenants AS t JOIN line ON t.id = line.parent
-    WHERE line.depth < 16
-)
 SELECT pools.id, pools.name, pools.gpu_model, pools.tenant_id, offer.offer_id,
        CASE WHEN pools.class = 'metal-dedicated' THEN 'node' WHEN pools.sharing = 'exclusive' THEN 'gpu'
             WHEN pools.sharing = 'mig' THEN 'gpu.mig' ELSE 'gpu.slot' END
 FROM pools
 LEFT JOIN LATERAL (
-    SELECT offer_id FROM catalog_offers AS o JOIN line ON line.id = o.tenant_id
+    SELECT offer_id FROM catalog_offers AS o JOIN tenant_line(%s) AS line ON line.id = o.tenant_id
     WHERE o.pool_id = pools.id AND (line.depth = 0 OR o.include_descendants)
     ORDER BY line.depth LIMIT 1
 ) AS offer ON true
@@ -114,6 +111,8 @@ WHERE scope = ANY(%s) AND during @> %s::bigint GROUP BY 1, 2
 
 
 def list_(query: List, read: Reader) -> Answer:
+    if query.at is not None and query.at < read.now - PAST_MS:
+        raise errors.Invalid("at", "lies in the past: capacity is told of now and later, no history is kept")
     at = read.now if query.at is None else query.at
     me = read.session.tenant_id
     if query.pool_id is not None and read.resolve("compute-pool", query.pool_id) is None:

@@ -5,19 +5,13 @@ from typing import Annotated, Final, Literal
 
 from msgspec import Meta
 
-from domain import errors, registry
+from domain import catalog, errors
 from domain.event import Recorded
 from domain.operation import Answer, Operation, Request
 from queries import audit
 from queries.reading import Reader
 
 AT_ONCE: Final = 200
-GOT_AS: Final = {
-    "site": ("compute-site", "compute:sites:get"),
-    "pool": ("compute-pool", "compute:pools:get"),
-    "node": ("compute-node", "compute:nodes:get"),
-    "rsv": ("compute-reservation", "compute:reservations:get"),
-}
 
 
 class Stream(Request, frozen=True, kw_only=True):
@@ -30,9 +24,10 @@ class Stream(Request, frozen=True, kw_only=True):
 class Feed:
     """What one listener has been shown so far. `read` blocks on the database, `behind` does not."""
 
-    def __init__(self, after: int, read: Reader, wanted: Callable[[Recorded], bool]) -> None:
+    def __init__(self, after: int, read: Reader, reader: str | None, wanted: Callable[[Recorded], bool]) -> None:
         self._position = after
         self._log, self._visible = read.log, read.visible
+        self._reader = reader
         self._wanted = wanted
 
     def behind(self) -> bool:
@@ -43,24 +38,26 @@ class Feed:
         upto = self._visible()
         found = self._log(self._position, upto, AT_ONCE)
         self._position = found[-1].position if len(found) == AT_ONCE else upto
-        return [audit.entry(recorded) for recorded in found if self._wanted(recorded)]
+        return [audit.entry(recorded, self._reader) for recorded in found if self._wanted(recorded)]
 
 
 def stream(query: Stream, read: Reader) -> Answer:
     def wanted(recorded: Recorded) -> bool:
-        return query.scope == "fleet" or _may_see(recorded.stream, read)
+        return query.scope == "fleet" or _may_see(recorded, read)
 
     after = read.position if query.after is None else query.after
-    return Answer(body=Feed(after, read, wanted))
+    reader = None if query.scope == "fleet" else read.session.tenant_id
+    return Answer(body=Feed(after, read, reader, wanted))
 
 
-def _may_see(stream: str, read: Reader) -> bool:
+def _may_see(recorded: Recorded, read: Reader) -> bool:
     """What the caller's tenant has and the caller may get; of what has no `get`, what its audit would show."""
     tenant = read.session.tenant_id
-    if tenant not in registry.kind(stream).tenants(read.load(stream).state):
+    if tenant not in recorded.tenants:
         return False
-    type_, action = GOT_AS.get(stream.partition("_")[0], ("compute-tenant", "compute:audit:stream"))
-    resource = read.resolve(type_, tenant if type_ == "compute-tenant" else stream)
+    prefix = recorded.stream.partition("_")[0]
+    type_, action = catalog.GOT_AS.get(prefix, ("compute-tenant", "compute:audit:stream"))
+    resource = read.resolve(type_, tenant if type_ == "compute-tenant" else recorded.stream)
     return resource is not None and read.allowed(action, resource)
 
 

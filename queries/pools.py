@@ -23,16 +23,10 @@ class Offers(Paged, frozen=True, kw_only=True):
 
 def list_(query: List, read: Reader) -> Answer:
     sql = """
-    WITH RECURSIVE line (id, parent, depth) AS (
-        SELECT id, parent, 0 FROM catalog_tenants WHERE id = %s
-        UNION ALL
-        SELECT t.id, t.parent, line.depth + 1 FROM catalog_tenants AS t JOIN line ON t.id = line.parent
-        WHERE line.depth < 16
-    )
     SELECT created_at, id, CASE WHEN %s::text IS NULL OR tenant_id = %s THEN view ELSE tenant_view END
     FROM pools
     WHERE (%s::text IS NULL OR tenant_id = %s OR EXISTS (
-            SELECT 1 FROM catalog_offers AS o JOIN line ON line.id = o.tenant_id
+            SELECT 1 FROM catalog_offers AS o JOIN tenant_line(%s) AS line ON line.id = o.tenant_id
             WHERE o.pool_id = pools.id AND (line.depth = 0 OR o.include_descendants)))
       AND (%s::text IS NULL OR site_id = %s) AND (%s::text IS NULL OR gpu_model = %s)
       AND (%s::boolean IS NULL OR retired = %s)

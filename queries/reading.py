@@ -8,7 +8,7 @@ from typing import Any, Final, LiteralString
 import msgspec
 from psycopg import Connection
 
-from domain import errors
+from domain import catalog, errors
 from domain.access import Resource, Session
 from domain.event import Recorded
 from domain.operation import Answer, Listing, Page, Paged
@@ -16,12 +16,6 @@ from domain.operation import Answer, Listing, Page, Paged
 SHORT_PAGE_AFTER: Final = 10
 """A page whose rows the caller may mostly not see is cut short after so many reads; the cursor goes on."""
 
-_GET: Final = {
-    "compute-site": "compute:sites:get",
-    "compute-pool": "compute:pools:get",
-    "compute-node": "compute:nodes:get",
-    "compute-reservation": "compute:reservations:get",
-}
 _INT64: Final = range(-(1 << 63), 1 << 63)
 
 Row = tuple[int, str, bytes]
@@ -74,7 +68,7 @@ def may_get(read: Reader, type: str, ids: Sequence[str]) -> frozenset[str]:
     return frozenset(
         id
         for id, parent, attributes in read.connection.execute(sql, (type, ids), prepare=True).fetchall()
-        if read.allowed(_GET[type], Resource(type, id, tenant, attributes, pool if parent else None, parent))
+        if read.allowed(catalog.GET[type], Resource(type, id, tenant, attributes, pool if parent else None, parent))
     )
 
 

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from adapters import reference
+from adapters.http import problems
+from adapters.iam import access_file
 from adapters.registry import OPERATIONS
 from adapters.settings import ENVIRONMENT
 
@@ -17,10 +19,39 @@ def test_a_reference_page_is_what_make_docs_writes(name: str) -> None:
     assert (ROOT / "docs" / "reference" / name).read_text() == reference.pages()[name]
 
 
+def test_a_reference_page_names_no_page_that_a_reader_does_not_have() -> None:
+    for name, text in reference.pages().items():
+        assert re.findall(r"\b[a-z]+\.md §", text) == [], name
+
+
+def test_every_error_is_listed_once_and_has_a_meaning() -> None:
+    rows = re.findall(r"\| `(\w+)` \| (\d+) \| (.*) \|", reference.pages()["errors.md"])
+    codes = [code for code, _, _ in rows]
+    assert len(codes) == len(set(codes))
+    assert {"METHOD_NOT_ALLOWED", "UNSUPPORTED_MEDIA_TYPE", "PAYLOAD_TOO_LARGE", "INTERNAL"} <= set(codes)
+    assert [code for code, status, said in rows if not said or problems.STATUS[code] != int(status)] == []
+
+
+def test_every_type_that_an_operation_names_has_a_table() -> None:
+    text = reference.pages()["operations.md"]
+    named = set(re.findall(r"\]\(#(\w+)\)", text))
+    assert {"deviceline", "policy", "nodeinventory"} <= named
+    assert named == {heading.lower() for heading in re.findall(r"\n### (\w+)\n", text)}
+
+
 def test_every_link_of_a_document_leads_somewhere() -> None:
     for page in (ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")):
         for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page}: {target}"
+
+
+def test_the_access_file_of_the_documents_is_one() -> None:
+    """With a hash in place of the dots; every action that it names exists."""
+    example = re.search(r"```toml\n(.*?)```", (ROOT / "docs" / "access.md").read_text(), re.DOTALL)
+    assert example is not None
+    text = example[1].replace('["…"]', f'["{"0" * 64}"]')
+    file = access_file.parse(text.encode(), {operation.action for operation in OPERATIONS.values()})
+    assert "eight-h100" in file.roles
 
 
 def test_every_flag_of_serve_is_documented() -> None:

@@ -5,8 +5,8 @@ close frame from the agent, or a close of ours for what it said, is `disconnecte
 `unreachable`. A connection that merely broke is neither: its lease runs on, and the agent is usually back.
 
 When the process stops, it closes its sessions and records nothing: forty disconnections, followed by forty
-connections a moment later, would delay the stop and tell nobody anything. Whoever starts next adopts what the
-log has as connected, and what does not come back within one TTL becomes `unreachable`.
+connections a moment later, would delay the stop and tell nobody anything. The process that takes over its
+lease `gateway:<id>` adopts them, and what does not come back within one TTL becomes `unreachable`.
 """
 
 import asyncio
@@ -61,6 +61,8 @@ def threads(limit: int = THREADS) -> RunBlocking:
 class Gateway:
     """`route` is the WebSocket handler and `running` the lifespan, both for the HTTP application.
 
+    `id` is what the log has as the gateway of its sessions; whoever holds the lease `gateway:<id>` judges them.
+
     `audience` is the plane's name in what agents sign; `clock` is monotonic, in seconds.
     """
 
@@ -79,6 +81,7 @@ class Gateway:
         self._blocking = run_blocking or threads()
         self._new_id = new_id or Mint()
         self._hello_seconds = hello_seconds
+        self._clock = clock
         self._leases: Leases[Peer] = Leases(clock, protocol.TTL_SECONDS)
         self._endings: dict[str, tuple[int, Ending]] = {}
         self._unrecorded = asyncio.Event()
@@ -87,26 +90,49 @@ class Gateway:
         self._closing = False
         self._idle = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self.id = self._new_id("gw")
         self.route: WebsocketRouteHandler = self._route()
 
     def adopt(self, sessions: Mapping[str, int]) -> None:
-        """Give nodes that the log has as connected (node id to session epoch) one TTL to come back.
+        """Give nodes of a gateway that is gone (node id to session epoch) one TTL to come back.
 
-        Called before the server accepts, or on its event loop.
+        Any thread may call it, again and again: a node that has its time gets no more. Before the application
+        runs it does nothing.
         """
+        self._on_loop(lambda: self._adopt(sessions))
+
+    def _adopt(self, sessions: Mapping[str, int]) -> None:
         for node_id, epoch in sessions.items():
             self._leases.grant(node_id, epoch, None)
+
+    def go_on_as(self, id: str) -> None:
+        """Leave all sessions to whoever took over their lease, and take new ones under this id. Any thread may call it.
+
+        Agents are let go so that they come back, here or elsewhere, in a session that nobody else judges.
+        """
+        self._on_loop(lambda: self._go_on_as(id))
+
+    def _go_on_as(self, id: str) -> None:
+        if self.id == id:
+            return
+        left, self._leases = self._leases, Leases(self._clock, protocol.TTL_SECONDS)
+        self.id = id
+        for peer in left.peers():
+            peer.end(Close(protocol.TRY_LATER, "another gateway took over; connect again"))
 
     def spec_changed(self, node_id: str) -> None:
         """Push the node's current spec to its session here, if any. Any thread may call it, at any time.
 
         Called for `node.connectivity_changed` too, it ends a session that another gateway's superseded.
         """
+        self._on_loop(lambda: self._want_spec(node_id))
+
+    def _on_loop(self, call: Callable[[], None]) -> None:
         loop = self._loop
         if loop is None:
             return
         with contextlib.suppress(RuntimeError):  # the loop is closed: the process goes down
-            loop.call_soon_threadsafe(self._want_spec, node_id)
+            loop.call_soon_threadsafe(call)
 
     def _want_spec(self, node_id: str) -> None:
         if peer := self._leases.peer(node_id):
@@ -241,13 +267,15 @@ class Gateway:
         state: node.State = (await self._blocking(lambda: self._store.load(node_id))).state
         if not protocol.verify(state.public_key, challenge, hello):
             return _STRANGER
+        gateway = self.id
         try:
-            return node_id, await self._blocking(lambda: agents.open_session(self._store, node_id))
+            epoch = await self._blocking(lambda: agents.open_session(self._store, node_id, gateway))
         except OUTAGE:
             # It may have been recorded all the same: then nobody would ever end it.
             if self._leases.peer(node_id) is None:
                 self._leases.grant(node_id, state.session + 1, None)
             raise
+        return (node_id, epoch) if gateway == self.id else _BUSY
 
     async def _hold(self, socket: WebSocket[Any, Any, Any], node_id: str, epoch: int) -> None:
         def alive() -> None:

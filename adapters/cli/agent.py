@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def agent() -> None:
-    """Run the node agent, or simulate some."""
+    """Simulate nodes that join and stay connected."""
 
 
 @agent.command()

@@ -1,6 +1,7 @@
 """How the fields of a request become arguments and options, and what is typed becomes values (api.md §3)."""
 
 import json
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -56,16 +57,22 @@ class Instant(ParamType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         try:
-            return int(value)
-        except ValueError:
-            pass
-        try:
-            moment = datetime.fromisoformat(value)
-        except ValueError:
-            self.fail(f"{value!r} is neither epoch ms nor ISO 8601", param, ctx)
-        if moment.tzinfo is None:
-            self.fail(f"{value!r} names no offset; add Z for UTC", param, ctx)
-        return round((moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1000)
+            return value if isinstance(value, int) else instant(value)
+        except ValueError as wrong:
+            self.fail(str(wrong), param, ctx)
+
+
+def instant(text: str) -> int:
+    """Epoch ms of what was typed; raises ValueError that says what is wrong with it."""
+    if re.fullmatch(r"[0-9]{1,18}", text):
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is neither epoch ms nor ISO 8601") from None
+    if moment.tzinfo is None:
+        raise ValueError(f"{text!r} names no offset; add Z for UTC")
+    return round((moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1000)
 
 
 class Piece(ParamType):

@@ -54,6 +54,8 @@ def fingerprint(file: str) -> None:
     except errors.Refusal as wrong:
         _fail(f"{file}: {wrong}; `better-compute inventory collect` prints one that is right")
     click.echo(json.format(json.encode(found), indent=2).decode())
+    if found.fingerprint is None:
+        click.echo("reason: no identifier could be read: run as root on the machine itself", err=True)
 
 
 def _file_options(command: Any) -> Any:

@@ -25,9 +25,9 @@ STATIC: Final = {
     "serve": Static("adapters.cli.serve:serve", "Run the control plane: API, gateway and workers."),
     "migrate": Static("adapters.cli.migrate:migrate", "Bring the database's schema up to date."),
     "projections": Static("adapters.cli.projections:projections", "List the read models, or rebuild one."),
-    "audit": Static("adapters.cli.audit:audit", "Replay, verify, export and compare the log."),
+    "audit": Static("adapters.cli.audit:audit", "Replay the log, and compare the tables with it."),
     "inventory": Static("adapters.cli.inventory:inventory", "Show the hardware of this machine."),
-    "agent": Static("adapters.cli.agent:agent", "Run the node agent, or simulate some."),
+    "agent": Static("adapters.cli.agent:agent", "Simulate nodes that join and stay connected."),
     "token": Static("adapters.cli.token:token", "Make access tokens."),
 }
 
@@ -167,12 +167,13 @@ class Root(click.Group):
         with formatter.section("Here"):
             formatter.write_dl([(name, static.summary) for name, static in self.static.items()])
         with formatter.section("On a server (`better-compute nodes --help` lists the verbs of nodes)"):
-            formatter.write_dl(list(self.groups.items()))
+            formatter.write_dl([(name, line) for name, line in self.groups.items() if name not in self.static])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list["CompletionItem"]:
         from click.shell_completion import CompletionItem
 
-        lines = {name: static.summary for name, static in self.static.items()} | dict(self.groups)
+        by_hand = {name: static.summary for name, static in self.static.items()}
+        lines = by_hand | dict(self.groups) | by_hand
         names = [name for name in lines if name.startswith(incomplete)]
         items = [CompletionItem(name, help=lines[name]) for name in names]
         return items + click.Command.shell_complete(self, ctx, incomplete)

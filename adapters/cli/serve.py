@@ -40,12 +40,33 @@ SWITCH_S = 0.0005
 def serve(**options: Any) -> None:
     """Run the control plane on this machine: embedded PostgreSQL, API, gateway and workers."""
     settings = Settings(**options)
+    _forget(settings.ready_file)
+    if settings.demo and settings.access_file is not None:
+        raise click.UsageError("--demo brings an access file of its own: leave out --access-file, or --demo")
     signal.signal(signal.SIGTERM, _leave)
     try:
-        with _data_directory(settings) as home, _database(settings) as dsn:
-            _run(settings, home, dsn)
+        with _data_directory(settings) as home:
+            _check_demo(settings, home)
+            with _database(settings) as dsn:
+                _run(settings, home, dsn)
     except KeyboardInterrupt:
         pass
+
+
+def _forget(ready_file: Path | None) -> None:
+    """Whoever waits for the file is not to read what an earlier run wrote."""
+    if ready_file is None:
+        return
+    try:
+        ready_file.unlink(missing_ok=True)
+    except OSError as problem:
+        raise click.ClickException(f"cannot remove the old --ready-file {ready_file}: {problem.strerror}") from problem
+
+
+def _check_demo(settings: Settings, home: Path) -> None:
+    """The demo sets itself up with tokens of its own: it takes nobody else's access file."""
+    if settings.demo and (home / "access.toml").exists() and not (home / "demo-tokens.json").exists():
+        raise click.ClickException(f"this data directory is not a demo's ({home}); choose another --data-dir")
 
 
 def _leave(*_: object) -> NoReturn:
@@ -81,9 +102,8 @@ def _run(settings: Settings, home: Path, dsn: str) -> None:
     from adapters.iam.access_file import AccessFileError
     from adapters.postgres.migrate import MigrationError
 
-    quiet = settings.demo and sys.stderr.isatty()
     sys.setswitchinterval(SWITCH_S)
-    telemetry.configure("WARNING" if quiet else "INFO")
+    telemetry.configure(log_level(settings))
     access, tokens = _access(settings, home)
     listener = _listen(settings)
     try:
@@ -109,6 +129,11 @@ def _run(settings: Settings, home: Path, dsn: str) -> None:
                 after.stop()
     except (AccessFileError, MigrationError) as problem:
         raise click.ClickException(str(problem)) from problem
+
+
+def log_level(settings: Settings) -> str:
+    """A demo's first words are for people: its banner is not to drown, also where both outputs go into one file."""
+    return "WARNING" if settings.demo else "INFO"
 
 
 def _listen(settings: Settings) -> Any:

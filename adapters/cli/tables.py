@@ -93,7 +93,9 @@ def problem(document: Mapping[str, Any], status: int) -> str:
     errors = document.get("errors")
     for error in errors if isinstance(errors, list) else []:
         if isinstance(error, dict):
-            lines.append(f"  {cell('', error.get('field'))}: {cell('', error.get('message'))}")
+            field, message = error.get("field"), error.get("message")
+            if detail not in (message, f"{field}: {message}"):
+                lines.append(f"  {cell('', field)}: {cell('', message)}")
     shown = {"type", "title", "status", "detail", "code", "instance", "errors", "requestId"}
     extra = {key: value for key, value in document.items() if key not in shown}
     lines += [f"  {key} = {value}" for key, value in _flat("", extra) if key]

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from litestar import Litestar, Request, Response, get
+from litestar import Litestar, Request, Response, get, route
 from litestar.exceptions import HTTPException
 from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp, ControllerRouterHandler
@@ -52,7 +52,7 @@ def create_app(
     if not _has_root(extra_routes):
         handlers.append(pages.root())
     app = Litestar(
-        handlers,
+        [*_options(handlers), *handlers],
         openapi_config=None,
         logging_config=None,
         request_max_body_size=body.MAX_BODY,
@@ -67,6 +67,25 @@ def create_app(
 def _operations(operations: Mapping[str, Operation], wiring: routes.Wiring) -> list[ControllerRouterHandler]:
     declared = tuple(operations.values())
     return [routes.handler(operation, wiring, respond.location_template(operation, declared)) for operation in declared]
+
+
+def _options(handlers: Iterable[ControllerRouterHandler]) -> list[HTTPRouteHandler]:
+    """One answer to OPTIONS a path, before Litestar makes its own: that names one verb where handlers share a path."""
+    methods: dict[str, set[str]] = {}
+    for one in (handler for handler in handlers if isinstance(handler, HTTPRouteHandler)):
+        for path in one.paths:
+            methods.setdefault(path, {"OPTIONS"}).update(map(str, one.http_methods))
+    return [_allowing(path, known | ({"HEAD"} if "GET" in known else set())) for path, known in methods.items()]
+
+
+def _allowing(path: str, methods: set[str]) -> HTTPRouteHandler:
+    allow = ", ".join(sorted(methods)).encode()
+
+    @route(path, http_method=["OPTIONS"])
+    async def show() -> ASGIApp:
+        return respond.Reply(204, b"", [(b"allow", allow)])
+
+    return show
 
 
 def _metrics_page(metrics: Metrics, workers: Workers) -> HTTPRouteHandler:

@@ -4,6 +4,7 @@ Litestar's own generator says neither `additionalProperties: false` nor `discrim
 and it knows nothing of IAM actions and refusals; msgspec and the declarations know all of it.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from importlib import metadata
@@ -19,6 +20,7 @@ from .decode import INT64, Shape
 
 Json = dict[str, Any]
 
+_CITED: Final = re.compile(r" ?\([a-z]+\.md[^)]*\)")
 _REF: Final = "#/components/schemas/{name}"
 _HEADERS: Final[Json] = {
     "X-Request-Id": {
@@ -64,6 +66,14 @@ _PARAMETERS: Final[Json] = {
         "schema": {"type": "string"},
     },
 }
+_EXAMPLES: Final[Json] = {
+    "reservations.create": {
+        "poolId": "pool_01m8mae4xcnm3fz16dkpe00gay",
+        "devices": [{"class": "gpu", "count": 8}],
+        "durationSeconds": 3600,
+    },
+}
+"""A request to start from, by operation."""
 _KEY: Final[Json] = {
     "name": "Idempotency-Key",
     "in": "header",
@@ -81,8 +91,8 @@ def document(operations: Mapping[str, Operation]) -> Json:
     declared = sorted(operations.values(), key=lambda operation: (operation.path, operation.verb))
     writers = [_Writer(operation) for operation in declared]
     wanted = [kind for writer in writers for kind in writer.types]
-    schemas, components = msgspec.json.schema_components(
-        [*wanted, problems.Problem], schema_hook=lambda _: {}, ref_template=_REF
+    schemas, components = _renamed(
+        *msgspec.json.schema_components([*wanted, problems.Problem], schema_hook=lambda _: {}, ref_template=_REF)
     )
     _bound_integers([schemas, components])
     found = iter(schemas)
@@ -180,7 +190,10 @@ class _Writer:
         component["properties"] = {key: value for key, value in component["properties"].items() if key not in in_path}
         component["required"] = [key for key in component.get("required", ()) if key not in in_path]
         components[name] = component
-        return {"required": bool(component["required"]), "content": {"application/json": {"schema": schema}}}
+        content: Json = {"schema": schema}
+        if self.operation.name in _EXAMPLES:
+            content["example"] = _EXAMPLES[self.operation.name]
+        return {"required": bool(component["required"]), "content": {"application/json": content}}
 
     def _responses(self, schema: Json) -> Json:
         operation = self.operation
@@ -192,13 +205,19 @@ class _Writer:
         success: Json = {"description": HTTPStatus(operation.status).phrase, "headers": _refs(headers)}
         if operation.status != 204:
             media = "text/event-stream" if operation.streaming else "application/json"
-            success["content"] = {media: {"schema": schema}}
+            success["content"] = {media: {"schema": _event_of(schema) if operation.streaming else schema}}
         found: Json = {str(operation.status): success}
         if operation.is_query:
             found["304"] = {"description": "Not Modified", "headers": _refs(["X-Request-Id", "ETag"])}
         for status, codes in sorted(_codes(operation, self._has_body).items()):
             found[str(status)] = _problem(status, sorted(codes))
         return found
+
+
+def _event_of(schema: Json) -> Json:
+    """One server-sent event, as OpenAPI describes them: `data` is text that holds JSON."""
+    data = {"type": "string", "contentMediaType": "application/json", "contentSchema": schema}
+    return {"type": "object", "properties": {"id": {"type": "string"}, "event": {"type": "string"}, "data": data}}
 
 
 def _codes(operation: Operation, has_body: bool) -> dict[int, set[str]]:
@@ -245,6 +264,46 @@ def _without_null(schema: Json) -> Json:
         return schema
     others = {key: value for key, value in schema.items() if key != "anyOf"}
     return others | (options[0] if len(options) == 1 else {"anyOf": options})
+
+
+def _renamed(schemas: Iterable[Json], components: Json) -> tuple[list[Json], Json]:
+    """Names without our module paths: `commands.pools.Create` is PoolsCreate, a page is named after its items."""
+    names = {name: bare(name) for name in components}
+    for name, schema in components.items():
+        if "Page_" in name or name.endswith(".Page"):
+            item = schema["properties"]["items"]["items"]["$ref"].rpartition("/")[2]
+            names[name] = f"{names[item]}Page"
+    if len(set(names.values())) != len(names):
+        raise ValueError(f"two components would have one name: {sorted(names.values())}")
+    references = {_REF.format(name=name): _REF.format(name=bare) for name, bare in names.items()}
+    renamed = {names[name]: _referring(schema, references) for name, schema in components.items()}
+    return [_referring(schema, references) for schema in schemas], renamed
+
+
+def bare(name: str) -> str:
+    """The last of the module's names is the noun: `domain.pool.View` is PoolView."""
+    path, _, last = name.rpartition(".")
+    noun = "".join(part.capitalize() for part in path.rpartition(".")[2].split("_"))
+    return noun if noun.endswith(last) else noun + last
+
+
+def uncited(text: str) -> str:
+    """Without the design pages that comments of the code name as their source: readers do not have them."""
+    return _CITED.sub("", text)
+
+
+def _referring(value: Any, references: Mapping[str, str]) -> Any:
+    match value:
+        case {"description": str(said), **others}:
+            return {"description": uncited(said)} | {k: _referring(v, references) for k, v in others.items()}
+        case dict():
+            return {key: _referring(member, references) for key, member in value.items()}
+        case list() | tuple():
+            return [_referring(member, references) for member in value]
+        case str():
+            return references.get(value, value)
+        case _:
+            return value
 
 
 def _bound_integers(value: Any) -> None:

@@ -45,7 +45,7 @@ class NoSuchRoute(errors.Refusal):
 
 
 class MethodNotAllowed(errors.Refusal):
-    """`allow` are the methods that the path knows (RFC 9110 §15.5.6)."""
+    """The path does not take this verb; the header `Allow` names those that it takes (RFC 9110 §15.5.6)."""
 
     code = "METHOD_NOT_ALLOWED"
 
@@ -55,15 +55,19 @@ class MethodNotAllowed(errors.Refusal):
 
 
 class TooLarge(errors.Refusal):
+    """The body is longer than a request may be."""
+
     code = "PAYLOAD_TOO_LARGE"
 
 
 class UnsupportedMediaType(errors.Refusal):
+    """The body is not `application/json`."""
+
     code = "UNSUPPORTED_MEDIA_TYPE"
 
 
 class Internal(errors.Refusal):
-    """What a caller learns of a fault: that it is ours, and the request id to report."""
+    """A fault of the server; the `requestId` is all that a caller learns of it, to report it."""
 
     code = "INTERNAL"
 

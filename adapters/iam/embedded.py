@@ -31,7 +31,7 @@ def wall_clock_ms() -> int:
 
 
 class Embedded:
-    """The embedded Authorizer: a file on disk, read again when it changes; a broken file changes nothing.
+    """The embedded Authorizer: a file on disk, read again by `refresh`; a broken file changes nothing.
 
     `actions` are all actions there are: others are refused, in the file by name and in decisions. `clock`
     gives epoch milliseconds for `request.time`. `on_load` hears of every file just before it comes into
@@ -74,7 +74,6 @@ class Embedded:
 
     def identify(self, token: str) -> Session | None:
         """Looks the token's hash up, so that the time taken tells nothing of any token but the caller's."""
-        self._reload_if_due()
         if not 0 < len(token) <= MAX_TOKEN:
             return None
         principal = self._directory.by_token.get(tokens.digest(token))
@@ -98,6 +97,23 @@ class Embedded:
         """Reads the file now; whether another one came into force. A broken one is logged once and left."""
         with self._lock:
             return self._reload()
+
+    def refresh(self) -> None:
+        """Take a changed file into force; looks at most once a second, however often it is called.
+
+        It reads the disk and calls `on_load`, so it is no call for an event loop.
+        """
+        if self._monotonic() - self._checked < RELOAD_SECONDS or not self._lock.acquire(blocking=False):
+            return
+        try:
+            self._checked = self._monotonic()
+            signature = self._stat()
+            settled = signature is not None and time.time_ns() - signature[0] > _SETTLED_NS
+            if signature != self._signature or not settled or not self._seen:
+                self._reload()
+                self._signature = signature
+        finally:
+            self._lock.release()
 
     def _refusal(
         self, directory: Directory, session: Session, action: str, resource: Resource
@@ -133,19 +149,6 @@ class Embedded:
             context["request.time"] = iso(self._clock())
         context.update(principal.context)
         return context
-
-    def _reload_if_due(self) -> None:
-        if self._monotonic() - self._checked < RELOAD_SECONDS or not self._lock.acquire(blocking=False):
-            return
-        try:
-            self._checked = self._monotonic()
-            signature = self._stat()
-            settled = signature is not None and time.time_ns() - signature[0] > _SETTLED_NS
-            if signature != self._signature or not settled or not self._seen:
-                self._reload()
-                self._signature = signature
-        finally:
-            self._lock.release()
 
     def _reload(self) -> bool:
         try:

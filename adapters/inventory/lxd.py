@@ -39,7 +39,7 @@ def parse(content: bytes, file: str) -> Fragment:
         "memory": known(totalMiB=(whole(part(document, "memory").get("total")) or 0) // _MIB or None),
         "nics": [nic for card in mappings(part(document, "network").get("cards")) for nic in _nics(card)],
         "disks": first_of_each(disks, "wwn"),
-        "topology": {"numaNodes": [_numa(n) for n in mappings(part(document, "memory").get("nodes"))]},
+        "topology": {"numaNodes": list(_numa_nodes(part(document, "memory")))},
     }
 
 
@@ -66,8 +66,12 @@ def _cpu(cpu: Node) -> Fragment:
     )
 
 
-def _numa(node: Node) -> Fragment:
-    return known(id=whole(node.get("numa_node")), memoryMiB=(whole(node.get("total")) or 0) // _MIB or None)
+def _numa_nodes(memory: Node) -> Iterator[Fragment]:
+    """A node without a number cannot be told from another: it is left out."""
+    for node in mappings(memory.get("nodes")):
+        number = whole(node.get("numa_node"))
+        if number is not None:
+            yield known(id=number, memoryMiB=(whole(node.get("total")) or 0) // _MIB or None)
 
 
 def _nics(card: Node) -> Iterator[Fragment]:

@@ -15,14 +15,8 @@ _SCOPES = {"compute-fleet", "compute-tenant"}
 _ROW: LiteralString = "SELECT tenant_id, parent_id, attributes::text FROM catalog WHERE type = %s AND id = %s"
 
 _OFFER: LiteralString = """
-WITH RECURSIVE line (id, parent, depth) AS (
-    SELECT id, parent, 0 FROM catalog_tenants WHERE id = %s
-    UNION ALL
-    SELECT t.id, t.parent, line.depth + 1 FROM catalog_tenants AS t JOIN line ON t.id = line.parent
-    WHERE line.depth < 16
-)
 SELECT offer_id, priority FROM catalog_offers
-JOIN line ON line.id = catalog_offers.tenant_id
+JOIN tenant_line(%s) AS line ON line.id = catalog_offers.tenant_id
 WHERE pool_id = %s AND (line.depth = 0 OR include_descendants)
 ORDER BY line.depth LIMIT 1
 """
@@ -77,6 +71,9 @@ class CatalogReader:
         SELECT DISTINCT other FROM hardware_identifiers, unnest(nodes) AS other WHERE identifier = ANY(%s)
         """
         return self._column(sql, (list(identifiers),))
+
+    def nodes_of(self, pool_id: str) -> list[str]:
+        return self._column("SELECT node_id FROM node_gates WHERE pool_id = %s ORDER BY 1", (pool_id,))
 
     def booked(self, node_id: str) -> list[str]:
         sql: LiteralString = """

@@ -7,13 +7,15 @@ import msgspec
 from eventsourcing.persistence import Mapper, MapperDeserialisationError, StoredEvent
 
 from domain import registry, upcast
-from domain.event import Event, Meta, Recorded, tag
+from domain.event import Event, Meta, Part, Recorded, tag
 
 
 class Stored(msgspec.Struct, frozen=True, rename="camel"):
     """The bytes of one row: the envelope's own facts and the event, which carries its stored name as `type`."""
 
     id: str
+    part: Part
+    tenants: tuple[str, ...]
     meta: Meta
     data: msgspec.Raw
 
@@ -31,7 +33,7 @@ class EventMapper(Mapper[str]):
     def to_stored_event(self, domain_event: Any) -> StoredEvent:
         recorded = cast(Recorded, domain_event)
         data = msgspec.Raw(_encoder.encode(recorded.event))
-        state = _encoder.encode(Stored(recorded.event_id, recorded.meta, data))
+        state = _encoder.encode(Stored(recorded.event_id, recorded.part, recorded.tenants, recorded.meta, data))
         return StoredEvent(recorded.stream, recorded.version, tag(recorded.event), state)
 
     def to_domain_event(self, stored_event: StoredEvent) -> Any:
@@ -67,4 +69,4 @@ def decode(stream: str, version: int, topic: str, state: bytes, position: int, r
         raise MapperDeserialisationError(
             f"cannot read event {topic} of {stream} version {version}: {fault}{known}"
         ) from fault
-    return Recorded(stream, version, event, stored.meta, stored.id, position, recorded_at)
+    return Recorded(stream, version, event, stored.meta, stored.id, position, recorded_at, stored.part, stored.tenants)

@@ -13,7 +13,7 @@ from adapters.postgres.mapper import decode
 from adapters.postgres.reader import Tail
 from adapters.postgres.runner import digest
 from domain.event import Recorded
-from projections.projection import Async, Inline, Projection, replay
+from projections.projection import Appends, Async, Inline, Projection, replay
 
 _BATCH: Final = 500
 _LOG: LiteralString = """
@@ -59,12 +59,20 @@ def events(connection: psycopg.Connection[Any], after: int = 0) -> Iterator[list
         yield batch
 
 
-def apply(cursor: psycopg.Cursor[Any], projection: Projection, batch: Sequence[Recorded]) -> None:
+def apply(
+    cursor: psycopg.Cursor[Any],
+    projection: Projection,
+    batch: Sequence[Recorded],
+    appends: Sequence[Sequence[Recorded]],
+) -> None:
+    """Fold a batch; inline projections fold whole appends, in the order of their steps."""
     if isinstance(projection, Async):
-        projection.apply(cursor, batch)
+        if batch:
+            projection.apply(cursor, batch)
         return
-    for statement in replay(projection, batch):
-        cursor.execute(statement.sql.encode(), statement.params, prepare=True)
+    for append in appends:
+        for statement in replay(projection, append):
+            cursor.execute(statement.sql.encode(), statement.params, prepare=True)
 
 
 def compare(dsn: str, projections: Sequence[Projection], progress: Progress = lambda n: None) -> Verdict:
@@ -80,13 +88,11 @@ def compare(dsn: str, projections: Sequence[Projection], progress: Progress = la
             cursor = connection.cursor()
             for projection in projections:
                 cursor.execute(projection.tables.replace("CREATE TABLE", "CREATE TEMP TABLE").encode())
-            read = 0
+            read, appends = 0, Appends()
             for batch in events(connection):
-                read += len(batch)
+                read, whole = read + len(batch), appends.whole(batch)
                 for projection in projections:
-                    seen = batch if isinstance(projection, Inline) else _upto(batch, upto[projection.name])
-                    if seen:
-                        apply(cursor, projection, seen)
+                    apply(cursor, projection, _upto(batch, upto.get(projection.name, 0)), whole)
                 progress(read)
             return _compared(cursor, projections, read)
         finally:
@@ -163,6 +169,7 @@ class _Filling:
         proved = connection.execute("SELECT max(position) FROM projection_positions").fetchone()
         self.tail = Tail(0, proved[0] or 0 if proved else 0)
         self.read = 0
+        self.appends = Appends()
         self._connection = connection
         self._projection = projection
         self._progress = progress
@@ -173,7 +180,7 @@ class _Filling:
             batch = self.tail.read(self._connection)
             if batch:
                 with self._connection.transaction():
-                    apply(self._connection.cursor(), self._projection, batch)
+                    apply(self._connection.cursor(), self._projection, batch, self.appends.whole(batch))
                 self.read += len(batch)
                 self._progress(self.read)
             elif not self.tail.hole_age or self.tail.held_open:
@@ -193,7 +200,7 @@ def _swapped(connection: psycopg.Connection[Any], projection: Projection, scratc
     position's row, then its tables.
     """
     names = tables(projection)
-    before = (copy(filling.tail), filling.read)
+    before = (copy(filling.tail), filling.read, filling.appends.copy())
     try:
         with connection.transaction():
             connection.execute(f"SET LOCAL lock_timeout = {_LOCK_MS}".encode())
@@ -212,7 +219,7 @@ def _swapped(connection: psycopg.Connection[Any], projection: Projection, scratc
                 connection.execute(f"ALTER TABLE {scratch}.{name} SET SCHEMA public".encode())
             _place(connection.cursor(), projection, filling.tail.position)
     except (_NotYet, psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected):
-        filling.tail, filling.read = before
+        filling.tail, filling.read, filling.appends = before
         return False
     return True
 

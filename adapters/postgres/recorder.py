@@ -1,5 +1,6 @@
 """The library's recorder without its table lock: writers share the server's group commit (eventsourcing.md §3, §4)."""
 
+import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
@@ -32,6 +33,7 @@ FROM stored_events
 WHERE originator_id = %s AND originator_version > %s AND originator_version <= %s
 """
 _LAST = 2**62
+_rollbacks = itertools.count()
 _ERRORS: Final[tuple[tuple[type[psycopg.Error], type[persistence.PersistenceError]], ...]] = (
     (psycopg.IntegrityError, persistence.IntegrityError),
     (psycopg.OperationalError, persistence.OperationalError),
@@ -94,23 +96,25 @@ class Recorder(PostgresApplicationRecorder):
         """Run the append's statements and insert its events as one transaction; return their positions.
 
         All is sent in one pipeline with its COMMIT: after an error the server skips the rest, COMMIT included, so
-        the first error comes back as itself and nothing was written.
+        the first error comes back as itself and nothing was written. Statements that were skipped were never
+        prepared, though psycopg has noted them as such: the ROLLBACK makes it forget, which it does only for a
+        statement that it has not met before, and control statements are never prepared.
         """
         with _as_the_library_says(), self.pool.connection() as connection:
             try:
                 with connection.pipeline(), connection.cursor() as cursor:
-                    connection.execute("BEGIN")
+                    connection.execute("BEGIN", prepare=False)
                     if fence is not None:
-                        connection.execute(_FENCE_LOCK, (fence.lease, fence.epoch))
-                        connection.execute(_FENCE, (fence.lease, fence.lease, fence.epoch))
+                        connection.execute(_FENCE_LOCK, (fence.lease, fence.epoch), prepare=False)
+                        connection.execute(_FENCE, (fence.lease, fence.lease, fence.epoch), prepare=False)
                     for statement in statements:
                         connection.execute(statement.sql, statement.params, prepare=True)
                     cursor.execute(_INSERT, _columns(stored_events), prepare=True)
-                    connection.execute("COMMIT")
+                    connection.execute("COMMIT", prepare=False)
                     return [row[0] for row in cursor.fetchall()]
             finally:
                 if connection.info.transaction_status == psycopg.pq.TransactionStatus.INERROR:
-                    connection.execute("ROLLBACK")
+                    connection.execute(f"ROLLBACK -- {next(_rollbacks)}", prepare=False)
 
     def select_events(
         self,

@@ -23,7 +23,7 @@ def translate(fault: psycopg.Error) -> NoReturn:
     if isinstance(fault, _AGAIN):
         raise Race("another append was in the way") from fault
     if isinstance(fault, _BUSY):
-        raise errors.Unavailable("the database is busy with a lock; try again") from fault
+        raise errors.Locked("the database is busy with a lock; try again") from fault
     if isinstance(fault, psycopg.OperationalError | psycopg.InterfaceError):
         raise errors.Unavailable("the database cannot be reached; try again") from fault
     raise fault

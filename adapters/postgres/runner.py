@@ -22,7 +22,8 @@ _KNOWN: LiteralString = "SELECT name, tables_digest, position FROM projection_po
 
 
 def digest(projection: Projection) -> str:
-    return hashlib.sha256(projection.tables.encode()).hexdigest()
+    shape = projection.shape if isinstance(projection, Async) else ""
+    return hashlib.sha256(f"{projection.tables}{shape}".encode()).hexdigest()
 
 
 def create_tables(dsn: str, projections: Sequence[Projection]) -> list[str]:

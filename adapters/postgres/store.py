@@ -16,9 +16,9 @@ from adapters.postgres.mapper import EventMapper, decode
 from adapters.postgres.pool import Pool
 from adapters.postgres.recorder import Recorder
 from adapters.postgres.refusals import translate
-from commands.ports import Loaded
+from commands.ports import Loaded, Race
 from domain import registry
-from domain.event import Append, Change, Recorded
+from domain.event import Append, Change, Part, Recorded
 from projections.projection import Inline, plan
 
 _REMEMBERED = 20_000
@@ -44,6 +44,8 @@ class EventStore(CatalogReader):
         return int(row[0])
 
     def load(self, stream: str, until: int | None = None) -> Loaded:
+        if until == 0:
+            return Loaded(registry.kind(stream).initial, 0)
         with self._guard:
             known = self._known.get(stream)
         if known is not None and until is not None:
@@ -79,11 +81,11 @@ class EventStore(CatalogReader):
 
         Raises Race, Unavailable or what the database refused by name (refusals.py).
         """
-        recorded = [
-            Recorded(change.stream, change.expected + n, event, append.meta, self._new_id("evt"))
-            for change in append.changes
-            for n, event in enumerate(change.events, 1)
-        ]
+        try:
+            after = [self._after(change) for change in append.changes]
+        except psycopg.Error as unread:
+            translate(unread)
+        recorded = self._recorded(append, after)
         statements = plan(self._inline, recorded)
         try:
             stored = self._events.put(recorded, statements=statements, fence=append.fence)  # type: ignore[arg-type]
@@ -92,20 +94,34 @@ class EventStore(CatalogReader):
             assert isinstance(fault, psycopg.Error)
             position = self._committed_after_all(recorded, fault)
             return position if position is not None else translate(fault)
-        last = {one.stream: (one, row.notification.id) for one, row in zip(recorded, stored, strict=True)}
-        for change in append.changes:
-            self._bring_forward(change, *last[change.stream])
+        last = {
+            one.stream: replace(one, position=row.notification.id) for one, row in zip(recorded, stored, strict=True)
+        }
+        for change, state in zip(append.changes, after, strict=True):
+            self._remember(change.stream, _loaded(state, last[change.stream]))
         return stored[-1].notification.id
 
-    def _bring_forward(self, change: Change, last: Recorded, position: int) -> None:
-        """Remember what was just appended, where the state before it is known: the answer needs no second read."""
-        with self._guard:
-            known = self._known.get(change.stream)
-        if known is None:
-            known = Loaded(registry.kind(change.stream).initial, 0)
-        if known.version == change.expected:
-            state = registry.fold(change.stream, change.events, known.state)
-            self._remember(change.stream, _loaded(state, replace(last, position=position)))
+    def _after(self, change: Change) -> Any:
+        """The state that the change makes: it says whose events they are, and the answer needs no second read."""
+        before = self.load(change.stream, change.expected)
+        if before.version != change.expected:
+            raise Race(f"{change.stream} is at version {before.version}")
+        return registry.fold(change.stream, change.events, before.state)
+
+    def _recorded(self, append: Append, after: Sequence[Any]) -> list[Recorded]:
+        acting = append.meta.actor.removeprefix("identity:").partition("/")[0]
+        acted = (acting,) if append.meta.actor.startswith("identity:") else ()
+        ids = [[self._new_id("evt") for _ in change.events] for change in append.changes]
+        first, count, index = ids[0][0], sum(map(len, ids)), 0
+        recorded = []
+        for change, state, names in zip(append.changes, after, ids, strict=True):
+            tenants = tuple(sorted({*registry.kind(change.stream).tenants(state), *acted}))
+            for n, (event, name) in enumerate(zip(change.events, names, strict=True), 1):
+                part = Part(first, index, count)
+                version = change.expected + n
+                recorded.append(Recorded(change.stream, version, event, append.meta, name, part=part, tenants=tenants))
+                index += 1
+        return recorded
 
     def _committed_after_all(self, recorded: Sequence[Recorded], fault: psycopg.Error) -> int | None:
         """The position of our own events if the commit went through before the connection broke."""

@@ -24,7 +24,7 @@ def walk(ports: Ports, pool_id: str, queue: Sequence[str], fence: Fence) -> None
     for id, state in waiting:
         if state.status != "pending" or (state.give_up_at is not None and state.give_up_at <= now):
             continue
-        if hopeless(store, state.draft) is not None:
+        if hopeless(store, state) is not None:
             _give_up(store, id, fence)
         elif (window := span(state.draft, now)) is not None:
             wanted.append(placing.Wanted(id, state.draft.claim, window))
@@ -72,7 +72,7 @@ def _give_up(store: Store, reservation_id: str, fence: Fence) -> None:
     def decide() -> list[Change]:
         loaded = store.load(reservation_id)
         state: reservation.State = loaded.state
-        reason = hopeless(store, state.draft) if state.status == "pending" and state.draft else None
+        reason = hopeless(store, state) if state.status == "pending" else None
         if reason is None:
             return []
         return [Change(reservation_id, loaded.version, (reservation.Failed(reason, store.now(), False),))]
@@ -85,12 +85,13 @@ def _meta(store: Store, reservation_id: str) -> Meta:
     return following(f"controller:{JOB}", cause.state.admission_id, cause)
 
 
-def hopeless(store: Store, draft: reservation.Drafted) -> str | None:
-    """Why a waiting claim gets nothing any more; None while it may hope."""
-    owner = store.load(draft.pool_id).state.owner_tenant_id
-    if owner != draft.tenant_id and store.offer(draft.tenant_id, draft.pool_id) is None:
+def hopeless(store: Store, state: reservation.State) -> str | None:
+    """Why a waiting claim gets nothing any more; None while it may hope. It keeps the offering that admitted it."""
+    scopes = state.claimed.scopes if state.claimed else ()
+    if any(store.load(scope).state.withdrawn for scope in scopes):
         return "OfferWithdrawn"
-    return None if tenancy.usable(store, draft.tenant_id) else "TenantSuspended"
+    usable = state.draft is None or tenancy.usable(store, state.draft.tenant_id)
+    return None if usable else "TenantSuspended"
 
 
 def span(draft: reservation.Drafted, now: int) -> tuple[int, int] | None:

@@ -35,8 +35,8 @@ def due(state: reservation.State, now: int) -> Step:
             return "nothing"
 
 
-def step(store: Store, reservation_id: str, fence: Fence) -> None:
-    """Do what is due for one reservation; asking again changes nothing."""
+def step(store: Store, reservation_id: str, fence: Fence) -> int | None:
+    """Do what is due for one reservation and return the position; None when there was nothing to do."""
 
     def decide() -> list[Change]:
         loaded, now = store.load(reservation_id), store.now()
@@ -56,7 +56,7 @@ def step(store: Store, reservation_id: str, fence: Fence) -> None:
                 return []
 
     cause = store.load(reservation_id)
-    act(store, following(f"controller:{JOB}", cause.state.admission_id, cause), decide, fence)
+    return act(store, following(f"controller:{JOB}", cause.state.admission_id, cause), decide, fence)
 
 
 def _bind(store: Store, reservation_id: str, loaded: Loaded, now: int) -> list[Change]:

@@ -67,6 +67,13 @@ def test_a_shared_identifier_marks_the_later_node_and_clears_when_it_is_settled(
     assert hardware.conditions(state, None, (), NOW) == [node.ConditionCleared("DuplicateHardware", NOW)]
 
 
+def test_a_condition_says_that_it_holds_and_names_what_it_is_about() -> None:
+    state = node.evolve(node.State(), seen(inventory()))
+    (raised,) = hardware.conditions(state, None, ("node_0", "node_2"), NOW)
+    held = node.Condition("DuplicateHardware", "IdentifierShared", "node_0, node_2", NOW, "true", ("node_0", "node_2"))
+    assert raised == node.ConditionRaised(held)
+
+
 def test_what_is_shared_leaves_the_fingerprint_and_stays_an_identifier() -> None:
     whole = seen(inventory())
     uuid = next(i for i in whole.identifiers if i.startswith("uuid:"))

@@ -35,7 +35,7 @@ def test_a_pool_lies_in_its_sites_region_and_belongs_to_its_owner() -> None:
         ({"sharing": "mig", "policy": pool.Policy(mig_layout=(*LAYOUT, LAYOUT[0]))}, "policy.migLayout[7]"),
         ({"sharing": "mps"}, "policy.sharing.replicas"),
         ({"policy": pool.Policy(sharing=pool.SharingPolicy(2))}, "policy.sharing.replicas"),
-        ({"policy": pool.Policy(tenant_root=True)}, "policy.tenantRoot"),
+        ({"class_": "metal-dedicated", "policy": pool.Policy(tenant_root=True)}, "policy.tenantRoot"),
     ],
 )
 def test_what_a_pool_cannot_be_is_refused_by_field(fields: dict[str, Any], field: str) -> None:
@@ -47,22 +47,66 @@ def test_what_a_pool_cannot_be_is_refused_by_field(fields: dict[str, Any], field
 def test_an_update_changes_what_differs_and_asking_twice_nothing() -> None:
     state = pool.evolve(pool.State(), pools.build(create(), PLACE, 7))
     policy = pool.Policy(bind_timeout=10)
-    events = pools.change(pools.Update(id="pool_1", name="p2", policy=policy), state)
+    events = pools.change(pools.Update(id="pool_1", name="p2", policy=policy), state, ["node_1"])
     assert events == [pool.Renamed("p2", "p1", "platform"), pool.PolicyChanged(policy)]
     for event in events:
         state = pool.evolve(state, event)
-    assert pools.change(pools.Update(id="pool_1", name="p2", policy=policy), state) == []
-    assert pools.change(pools.Update(id="pool_1"), state) == []
+    assert pools.change(pools.Update(id="pool_1", name="p2", policy=policy), state, ["node_1"]) == []
+    assert pools.change(pools.Update(id="pool_1"), state, ["node_1"]) == []
 
 
-def test_a_pools_partitioning_does_not_change_under_its_nodes() -> None:
-    mig = create(sharing="mig", policy=pool.Policy(mig_layout=LAYOUT))
-    state = pool.evolve(pool.State(), pools.build(mig, PLACE, 7))
-    with pytest.raises(errors.Conflict):
-        pools.change(pools.Update(id="pool_1", policy=pool.Policy(mig_layout=LAYOUT[:1])), state)
+@pytest.mark.parametrize(
+    ("policy", "field"),
+    [
+        (pool.Policy(acceptance=("burn-in",)), "acceptance"),
+        (pool.Policy(lost_after=60), "lostAfter"),
+        (pool.Policy(disruption_budget=0.1), "disruptionBudget"),
+        (pool.Policy(admission=pool.Admission("confirm")), "admission.budgetCheck"),
+        (pool.Policy(spot_notice_seconds=0), "spotNoticeSeconds"),
+        (pool.Policy(hardware_profile="a100-8"), "hardwareProfile"),
+        (pool.Policy(tenant_root=True), "tenantRoot"),
+    ],
+)
+@pytest.mark.parametrize("class_", ["metal-host", "metal-dedicated"])
+def test_what_nothing_acts_on_yet_is_refused_of_a_new_pool_and_of_an_old_one(
+    class_: pool.Class, policy: pool.Policy, field: str
+) -> None:
+    state = pool.evolve(pool.State(), pools.build(create(class_=class_), PLACE, 7))
+    with pytest.raises(errors.Invalid, match="is not built yet: leave it out") as made:
+        pools.build(create(class_=class_, policy=policy), PLACE, 7)
+    with pytest.raises(errors.Invalid, match="is not built yet: leave it out") as changed:
+        pools.change(pools.Update(id="pool_1", policy=policy), state, [])
+    assert made.value.field == changed.value.field == f"policy.{field}"
+
+
+@pytest.mark.parametrize("nodes", [[], ["node_1"]])
+@pytest.mark.parametrize(
+    ("sharing", "before", "after"),
+    [
+        ("mig", pool.Policy(mig_layout=LAYOUT), pool.Policy(mig_layout=LAYOUT[:1])),
+        ("mps", pool.Policy(sharing=pool.SharingPolicy(2)), pool.Policy(sharing=pool.SharingPolicy(4))),
+    ],
+)
+def test_a_pools_partitioning_never_changes(sharing: str, before: Any, after: Any, nodes: list[str]) -> None:
+    state = pool.evolve(pool.State(), pools.build(create(sharing=sharing, policy=before), PLACE, 7))
+    with pytest.raises(errors.Conflict, match="partitioning"):
+        pools.change(pools.Update(id="pool_1", policy=after), state, nodes)
+
+
+def test_a_pools_overcommit_changes_only_while_it_has_no_nodes() -> None:
+    """What a node can sell is computed at its inventory: another ratio would reach it at some later time."""
+    state = pool.evolve(pool.State(), pools.build(create(), PLACE, 7))
+    more = pools.Update(id="pool_1", policy=pool.Policy(overcommit=pool.Overcommit(vcpu=2.0)))
+    assert pools.change(more, state, []) == [pool.PolicyChanged(more.policy)]
+    with pytest.raises(errors.Conflict, match="overcommit"):
+        pools.change(more, state, ["node_1"])
+
+
+def test_nothing_changes_of_a_retired_pool() -> None:
+    state = pool.evolve(pool.State(), pools.build(create(), PLACE, 7))
     retired = pool.evolve(state, pool.Retired("p1", "platform", 8))
     with pytest.raises(errors.IllegalTransition):
-        pools.change(pools.Update(id="pool_1", name="p2"), retired)
+        pools.change(pools.Update(id="pool_1", name="p2"), retired, [])
 
 
 def test_the_same_offer_again_changes_nothing() -> None:

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from adapters.registry import OPERATIONS
 from domain import catalog
 
 TABLE = {
@@ -44,6 +45,17 @@ def test_better_iam_accepts_every_declaration(entry: catalog.Type) -> None:
         assert re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,63}", name)
         assert name != "tenantId"
         assert kind in ("string", "number", "boolean")
+
+
+def test_ids_and_gets_are_of_the_things_that_can_be_got() -> None:
+    """`get` is the action of the operation that shows a thing: there is one, on that type."""
+    prefixes = ("project prj", "site site", "pool pool", "node node", "reservation rsv", "provider-account pacct")
+    known = dict(line.split() for line in prefixes)
+    assert {name.removeprefix("compute-"): prefix for name, prefix in catalog.ID_PREFIXES.items()} == known
+    assert set(catalog.GOT_AS) == {"site", "pool", "node", "rsv"}
+    shown = {operation.action: operation.on for operation in OPERATIONS.values()}
+    for prefix, (name, action) in catalog.GOT_AS.items():
+        assert (catalog.ID_PREFIXES[name], shown[action]) == (prefix, (f"{name}/{{id}}",))
 
 
 @pytest.mark.parametrize(

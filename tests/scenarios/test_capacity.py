@@ -79,6 +79,14 @@ def test_a_tenant_sees_rows_of_what_it_is_offered_and_an_owner_what_a_new_pool_s
     assert (foreign.status_code, foreign.json()["errors"][0]["field"]) == (404, "poolId")
 
 
+def test_an_instant_in_the_past_is_refused_for_no_history_is_kept(plane: Plane) -> None:
+    pool_id = plane.pool(plane.site())
+    now = plane.store.now()
+    plane.root.ok("GET", f"/v1/capacity?poolId={pool_id}&at={now - 1_000}")
+    refused = plane.root.get(f"/v1/capacity?at={now - 6_000}")
+    assert (refused.status_code, refused.json()["errors"][0]["field"]) == (422, "at")
+
+
 def test_bookings_are_shown_to_the_pools_owner_whole_and_to_a_tenant_its_own(plane: Plane) -> None:
     pool_id, _ = plane.fleet()
     plane.offer(pool_id, "globex", gpu=8)

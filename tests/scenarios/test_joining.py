@@ -175,6 +175,22 @@ def test_a_pool_takes_one_gpu_family_of_a_size(plane: Plane) -> None:
     assert (refused.status_code, refused.json()["errors"][0]["field"]) == (422, "poolId")
 
 
+def test_a_pools_overcommit_changes_only_while_it_has_no_nodes(plane: Plane) -> None:
+    site_id = plane.site()
+    pool_id = plane.pool(site_id)
+
+    def overcommit(ratio: float) -> Any:
+        return plane.root.call("PATCH", f"/v1/pools/{pool_id}", {"policy": {"overcommit": {"vcpu": ratio}}})
+
+    assert overcommit(2.0).json()["policy"]["overcommit"]["vcpu"] == 2.0
+    node_id = plane.node(site_id, pool_id)
+    refused = overcommit(3.0)
+    assert (refused.status_code, refused.json()["code"]) == (409, "CONFLICT"), refused.text
+    assert overcommit(2.0).status_code == 200, "the same again is no change"
+    plane.root.ok("POST", f"/v1/nodes/{node_id}/retire", {})
+    assert overcommit(3.0).status_code == 200
+
+
 def test_a_node_says_why_nothing_is_placed_on_it_and_since_when(plane: Plane) -> None:
     site_id = plane.site()
     pool_id = plane.pool(site_id)

@@ -1,5 +1,7 @@
 """Tenants below tenants: an offer to the one above can reach them, and the nearest counts."""
 
+import psycopg
+
 from adapters.iam import tokens
 from given import Client, Plane
 
@@ -53,3 +55,19 @@ def test_what_is_above_suspended_begins_nothing_below(plane: Plane) -> None:
     join = {"inventory": {"schema": "NodeInventory/v1"}, "publicKey": "A" * 43 + "=", "name": "n1"}
     refused = plane.app.post("/v1/nodes/join", json=join, headers={"authorization": f"Bearer {made['token']}"})
     assert (refused.status_code, "suspended" in refused.json()["detail"]) == (401, True)
+
+
+def test_the_line_of_a_tenant_is_nearest_first_and_ends_even_where_the_log_has_a_circle(
+    connection: psycopg.Connection,
+) -> None:
+    rows = [("platform", None), ("acme", "platform"), ("labs", "acme"), ("a", "b"), ("b", "a"), ("lost", "nobody")]
+    for id, parent in rows:
+        connection.execute("INSERT INTO catalog_tenants (id, parent, status) VALUES (%s, %s, 'active')", (id, parent))
+
+    def line(tenant: str | None) -> list[tuple[str, int]]:
+        return connection.execute("SELECT id, depth FROM tenant_line(%s) ORDER BY depth", (tenant,)).fetchall()
+
+    assert line("labs") == [("labs", 0), ("acme", 1), ("platform", 2)]
+    assert line("lost") == [("lost", 0)]
+    assert line("stranger") == line(None) == []
+    assert len(line("a")) == 17

@@ -60,7 +60,9 @@ CODES = {401: "UNAUTHENTICATED", 403: "ACCESS_DENIED", 404: "NOT_FOUND"}
 
 
 def test_every_operation_has_its_row() -> None:
-    assert set(EXPECTED) == set(REQUESTS) == set(OPERATIONS)
+    for table, rows in (("EXPECTED here", EXPECTED), ("REQUESTS in tests/wellformed.py", REQUESTS)):
+        assert sorted(set(OPERATIONS) - set(rows)) == [], f"{table} lacks a row for these operations"
+        assert sorted(set(rows) - set(OPERATIONS)) == [], f"{table} has a row for what is no operation"
 
 
 def test_every_caller_gets_the_answer_of_its_cell(plane: Plane) -> None:

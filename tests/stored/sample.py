@@ -10,7 +10,7 @@ import msgspec
 from msgspec import inspect
 
 from domain import registry
-from domain.event import Meta, Recorded
+from domain.event import Meta, Part, Recorded
 
 WORDS: dict[str, str] = {
     "productUuid": "8f6f9e54-1c2d-4b3a-9f00-0123456789ab",
@@ -74,7 +74,11 @@ def line(tag: str) -> bytes:
 
     event = msgspec.convert(sample(registry.TYPES[tag]), registry.TYPES[tag])
     meta = Meta("identity:acme/alice", "adm_1", "evt_0", "req-1")
-    return EventMapper().to_stored_event(Recorded("x_1", 1, event, meta, "evt_1")).state
+    return (
+        EventMapper()
+        .to_stored_event(Recorded("x_1", 1, event, meta, "evt_1", part=Part("evt_0", 1, 3), tenants=("acme",)))
+        .state
+    )
 
 
 if __name__ == "__main__":

@@ -68,7 +68,14 @@ def test_a_name_nobody_knows_stops_with_an_error_that_names_it() -> None:
 
 def test_a_row_that_is_damaged_stops_with_an_error_that_names_it() -> None:
     with pytest.raises(MapperDeserialisationError, match=r"site\.created\.1 of x_1 version 1"):
-        decode("x_1", 1, "site.created.1", b'{"id":"e","meta":{"actor":"a"},"data":{"type":"site.created.1"}}', 1, 1)
+        decode(
+            "x_1",
+            1,
+            "site.created.1",
+            b'{"id":"e","part":{"append":"e","index":0,"count":1},"tenants":[],"meta":{"actor":"a"},"data":{"type":"site.created.1"}}',
+            1,
+            1,
+        )
 
 
 def test_an_old_shape_is_brought_to_todays_through_each_step(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +88,15 @@ def test_an_old_shape_is_brought_to_todays_through_each_step(monkeypatch: pytest
     )
     new = next(row(line).event for line in LINES if topic(line) == "site.renamed.1")
     old = {"type": "site.renamed.-1", "name": new.name}
-    state = msgspec.json.encode({"id": "evt_1", "meta": {"actor": "a"}, "data": old})
+    state = msgspec.json.encode(
+        {
+            "id": "evt_1",
+            "part": {"append": "evt_1", "index": 0, "count": 1},
+            "tenants": [],
+            "meta": {"actor": "a"},
+            "data": old,
+        }
+    )
     read = row(state, "site.renamed.-1").event
     assert (tag(read), read.name, read.former, read.owner_tenant_id) == ("site.renamed.1", new.name, "b", "root")
     assert registry.fold("site_1", [read]).name == registry.fold("site_1", [new]).name
@@ -89,7 +104,15 @@ def test_an_old_shape_is_brought_to_todays_through_each_step(monkeypatch: pytest
 
 def test_an_upcaster_that_leads_nowhere_stops_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(upcast.UPCASTERS, "site.sunk.0", lambda old: old | {"type": "site.sunk.1"})
-    state = b'{"id":"evt_1","meta":{"actor":"a"},"data":{"type":"site.sunk.0"}}'
+    state = msgspec.json.encode(
+        {
+            "id": "evt_1",
+            "part": {"append": "evt_1", "index": 0, "count": 1},
+            "tenants": [],
+            "meta": {"actor": "a"},
+            "data": {"type": "site.sunk.0"},
+        }
+    )
     with pytest.raises(MapperDeserialisationError, match=r"site\.sunk\.0"):
         row(state, "site.sunk.0")
 

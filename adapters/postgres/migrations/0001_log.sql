@@ -11,6 +11,24 @@ CREATE FUNCTION refuse(code text, facts jsonb) RETURNS void
         RAISE EXCEPTION USING ERRCODE = 'BC001', MESSAGE = code, DETAIL = facts::text;
     END $$;
 
+-- A tenant and those above it, nearest first: an offering counts for those below its tenant (domain.md §2).
+-- In plpgsql, because catalog_tenants comes with the projections, after this.
+CREATE FUNCTION tenant_line(tenant text) RETURNS TABLE (id text, depth integer)
+    LANGUAGE plpgsql STABLE ROWS 4
+    AS $$
+    #variable_conflict use_column
+    BEGIN
+        RETURN QUERY
+        WITH RECURSIVE line (id, parent, depth) AS (
+            SELECT own.id, own.parent, 0 FROM catalog_tenants AS own WHERE own.id = tenant
+            UNION ALL
+            SELECT above.id, above.parent, line.depth + 1
+            FROM catalog_tenants AS above JOIN line ON above.id = line.parent
+            WHERE line.depth < 16
+        )
+        SELECT line.id, line.depth FROM line;
+    END $$;
+
 -- CACHE 1 and one user, the INSERT itself: the readers' rule at holes rests on it.
 CREATE SEQUENCE stored_events_position AS bigint CACHE 1;
 

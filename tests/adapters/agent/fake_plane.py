@@ -23,11 +23,12 @@ KEY = Ed25519PrivateKey.generate()
 
 
 class FakeStore:
-    """Streams in memory; `down` makes every call fail as in an outage."""
+    """Streams in memory; `down` makes every call fail as in an outage, `failed` counts those."""
 
     def __init__(self, **keys: Ed25519PrivateKey) -> None:
         self.streams: dict[str, list[Any]] = {}
         self.down = False
+        self.failed = 0
         for node_id, key in (keys or {NODE: KEY}).items():
             self.streams[node_id] = [joined(key)]
 
@@ -70,6 +71,7 @@ class FakeStore:
 
     def _check(self) -> None:
         if self.down:
+            self.failed += 1
             raise errors.Unavailable("the database cannot be reached")
 
 

@@ -138,7 +138,7 @@ async def test_a_status_that_an_outage_refused_is_asked_for_again(monkeypatch):
     async with plane(store) as made, opened(made) as peer:
         store.down = True
         await peer.say(protocol.Status(1, {}))
-        await asyncio.sleep(0.05)
+        await until(lambda: store.failed)
         store.down = False
         assert (await peer.hear()).generation == 1
         await peer.say(protocol.Status(1, {}))
@@ -267,7 +267,8 @@ async def test_adopted_nodes_have_one_ttl_to_come_back():
     for node_id in (NODE, other):
         agents.open_session(store, node_id)
     async with plane(store) as made:
-        made.gateway.adopt({NODE: 1, other: 1})
+        await asyncio.to_thread(made.gateway.adopt, {NODE: 1, other: 1})
+        await until(lambda: len(made.gateway._leases) == 2)
         made.gateway.sweep()
         async with opened(made):
             made.pass_time(20)

@@ -36,6 +36,17 @@ class Recording:
         del self._held[allocation_id]
 
 
+class Pauses:
+    """When each pause between two connections began, in the loop's seconds; stands in for chance."""
+
+    def __init__(self):
+        self.began = []
+
+    def __call__(self):
+        self.began.append(asyncio.get_running_loop().time())
+        return 0.0
+
+
 def reconciled(runtime, *allocations):
     return asyncio.run(reconcile(protocol.Spec(1, tuple(allocations)), runtime))
 
@@ -149,17 +160,19 @@ async def test_an_agent_retries_what_failed():
 @scenario
 async def test_an_agent_signs_for_no_other_plane():
     store = FakeStore()
-    async with plane(store) as made, running(agent(made, Recording(), audience="plane-b")):
-        await asyncio.sleep(0.1)
+    pauses = Pauses()
+    async with plane(store) as made, running(agent(made, Recording(), audience="plane-b", draw=pauses)):
+        await until(lambda: len(pauses.began) > 1)
     assert store.connectivity() == []
 
 
 @scenario
 async def test_an_agent_does_not_chase_a_rival_with_its_key():
     store = FakeStore()
-    async with plane(store) as made, running(agent(made, Recording())) as session:
+    pauses = Pauses()
+    given = {"backoff": Backoff(0.01, 0.02, rival=0.2), "draw": pauses}
+    async with plane(store) as made, running(agent(made, Recording(), **given)) as session:
         await until(lambda: session.epoch == 1)
         async with opened(made):
-            await until(lambda: session.epoch is None)
-            await asyncio.sleep(0.1)
-            assert store.state().session == 2
+            await until(lambda: session.epoch == 3)
+            assert asyncio.get_running_loop().time() - pauses.began[0] > 0.19

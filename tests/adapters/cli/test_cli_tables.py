@@ -112,5 +112,11 @@ def test_a_problem_names_code_fields_extras_and_request():
     )
 
 
+@pytest.mark.parametrize("detail", ["no pool 'x' is visible to you", "poolId: no pool 'x' is visible to you"])
+def test_a_problem_says_its_sentence_once(detail):
+    errors = [{"field": "poolId", "message": "no pool 'x' is visible to you"}]
+    assert tables.problem({"code": "NOT_FOUND", "detail": detail, "errors": errors}, 404) == f"NOT_FOUND: {detail}"
+
+
 def test_a_problem_without_a_code_is_named_by_its_status():
     assert tables.problem({"title": "Bad Gateway"}, 502) == "HTTP_502: Bad Gateway"

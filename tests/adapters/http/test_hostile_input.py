@@ -14,6 +14,9 @@ from adapters.registry import OPERATIONS
 from given import SEVEN, Client, Plane, inventory
 from wellformed import REQUESTS, fill, fresh, things
 
+NO_ROW = sorted(set(OPERATIONS) - set(REQUESTS))
+assert NO_ROW == [], f"tests/wellformed.py: REQUESTS has no row for {', '.join(NO_ROW)}"
+
 COMMANDS = sorted(name for name, operation in OPERATIONS.items() if not operation.is_query)
 QUERIES = sorted(name for name, operation in OPERATIONS.items() if operation.is_query)
 

@@ -112,6 +112,15 @@ def test_an_unknown_method_is_answered_with_the_known_ones(http: Any) -> None:
     assert set(response.headers["allow"].split(", ")) == {"GET", "HEAD", "PATCH", "DELETE", "OPTIONS"}
 
 
+@pytest.mark.parametrize("path", ["/v1/widgets/wdg_1", "/v1/widgets", "/schema", "/v1/stream", "/metrics"])
+def test_options_names_every_verb_of_a_path_as_its_405_does(http: Any, path: str) -> None:
+    response = http.options(path)
+    assert (response.status_code, response.content) == (204, b"")
+    refused = http.request("FOO", path)
+    assert response.headers["allow"] == refused.headers["allow"]
+    assert {"GET", "HEAD", "OPTIONS"} <= set(response.headers["allow"].split(", "))
+
+
 @pytest.mark.parametrize("path", ["/v1/widgets/wdg_1", "/schema", "/v1/stream", "/health/ready", "/metrics"])
 def test_head_answers_as_get_without_a_body(http: Any, path: str) -> None:
     response = http.head(path)
@@ -214,8 +223,8 @@ def test_more_than_can_wait_is_told_to_come_back() -> None:
 
     async def crowd() -> list[Any]:
         workers = Workers(threads=1, waiting=2)
-        tasks = [asyncio.create_task(workers.run(held.wait)) for _ in range(5)]
-        await asyncio.sleep(0.05)
+        tasks = [asyncio.create_task(workers.run(lambda: held.wait(10))) for _ in range(5)]
+        await asyncio.wait(tasks[3:], timeout=10)
         held.set()
         answers = await asyncio.gather(*tasks, return_exceptions=True)
         assert await workers.run(lambda: "free again") == "free again"

@@ -13,6 +13,7 @@ from schemathesis.specs.openapi.checks import negative_data_rejection
 from schemathesis.specs.openapi.definitions import OPENAPI_31_VALIDATOR
 
 from adapters.http import openapi
+from adapters.registry import OPERATIONS as REAL
 
 DOCUMENT: dict[str, Any] = msgspec.json.decode(openapi.encoded(OPERATIONS))
 
@@ -53,6 +54,19 @@ def test_references_lead_somewhere() -> None:
                 walk(member)
 
     walk(DOCUMENT)
+
+
+def test_no_component_is_named_after_a_module() -> None:
+    """Also of the real registry, where many modules have a Create and a View."""
+    schemas = openapi.document(REAL)["components"]["schemas"]
+    assert {"PoolsCreate", "PoolView", "PoolViewPage", "ReservationsCreate", "DeviceLine"} <= set(schemas)
+    assert all(name.isalnum() for name in schemas)
+
+
+def test_the_example_of_a_reservation_is_a_request() -> None:
+    body = openapi.document(REAL)["paths"]["/v1/reservations"]["post"]["requestBody"]["content"]["application/json"]
+    asked = msgspec.convert(body["example"], REAL["reservations.create"].request)
+    assert asked.devices[0].count == 8
 
 
 def test_requests_refuse_unknown_fields_and_leave_out_the_path() -> None:

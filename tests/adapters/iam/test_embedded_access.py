@@ -228,8 +228,10 @@ def rewrite(path: Path, change: Callable[[str], str]) -> None:
 def test_a_changed_file_is_in_force_a_second_later(authorizer: embedded.Embedded, path: Path, clock: Clock) -> None:
     session = caller(authorizer, ALICE)
     rewrite(path, lambda text: text.replace("[tenants.acme]", '[tenants.acme]\nstatus = "suspended"'))
-    assert reason(authorizer, ALICE, draft()) == "allowed"
+    authorizer.refresh()
+    assert reason(authorizer, ALICE, draft()) == "allowed", "it looks at most once a second"
     clock.seconds += 1
+    authorizer.refresh()
     assert reason(authorizer, ALICE, draft()) == "TENANT_INACTIVE"
     assert reason(authorizer, BOB, draft("lab")) == "TENANT_INACTIVE"
     assert authorizer.authorize(session, "compute:reservations:get", draft()).reason == "TENANT_INACTIVE"
@@ -240,6 +242,7 @@ def test_a_change_of_neither_size_nor_time_is_seen(authorizer: embedded.Embedded
     rewrite(path, lambda text: text.replace('"resource.gpuCount" = 8', '"resource.gpuCount" = 4'))
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     clock.seconds += 1
+    authorizer.refresh()
     assert reason(authorizer, ALICE, draft()) == "explicit-deny"
 
 
@@ -251,10 +254,12 @@ def test_a_broken_or_missing_file_leaves_the_last_one_in_force(
     with caplog.at_level(logging.ERROR):
         for _ in range(3):
             clock.seconds += 1
+            authorizer.refresh()
             assert reason(authorizer, ALICE, draft()) == "allowed"
     assert caplog.text.count("identities.alice.roles[0]") == 1
     path.unlink()
     clock.seconds += 1
+    authorizer.refresh()
     assert reason(authorizer, ALICE, draft()) == "allowed"
     path.write_text(FILE)
     assert not authorizer.reload()
@@ -286,20 +291,34 @@ def test_every_load_is_told_before_it_counts(path: Path) -> None:
     assert told[1] == authorizer.digest
 
 
-def test_a_load_that_could_not_be_told_does_not_count_and_is_tried_again(path: Path) -> None:
+def test_who_asks_who_a_token_is_never_waits_for_the_file_or_the_log(path: Path, clock: Clock) -> None:
+    told: list[str] = []
+    authorizer = embedded.Embedded(path, monotonic=clock.monotonic, on_load=lambda file: told.append(file.digest))
+    rewrite(path, lambda text: text + "# a note\n")
+    clock.seconds += 60
+    caller(authorizer, ALICE)
+    assert len(told) == 1, "identify only looks up: it runs on the event loop of HTTP"
+    authorizer.refresh()
+    assert len(told) == 2
+
+
+def test_a_load_that_could_not_be_told_does_not_count_and_is_tried_again(path: Path, clock: Clock) -> None:
     failing = False
 
     def told(file: access_file.AccessFile) -> None:
         if failing:
             raise ConnectionError
 
-    authorizer = embedded.Embedded(path, on_load=told)
+    authorizer = embedded.Embedded(path, monotonic=clock.monotonic, on_load=told)
     digest, failing = authorizer.digest, True
     rewrite(path, lambda text: text + "# a note\n")
-    assert not authorizer.reload()
+    clock.seconds += 1
+    authorizer.refresh()
     assert authorizer.digest == digest
     failing = False
-    assert authorizer.reload()
+    clock.seconds += 1
+    authorizer.refresh()
+    assert authorizer.digest != digest
 
 
 def test_the_tree_starts_with_the_root(authorizer: embedded.Embedded) -> None:

@@ -118,6 +118,13 @@ def test_lxd_gives_ports_with_their_virtual_functions() -> None:
     assert [disk.wwn for disk in found.disks] == ["0x5002538e00aabbcc"]
 
 
+@pytest.mark.parametrize("number", [None, -1, "one", [], True])
+def test_lxd_leaves_out_a_numa_node_without_a_number(number: Any) -> None:
+    nodes = [{"numa_node": number, "total": 1 << 30}, {"total": 1 << 30}, {"numa_node": 1, "total": 1 << 30}]
+    found = parse("lxd", json.dumps({"cpu": {}, "memory": {"nodes": nodes}}))
+    assert [(node.id, node.memory_mib) for node in found.topology.numa_nodes] == [(1, 1024)]
+
+
 def test_ip_link_prefers_the_permanent_address() -> None:
     found = read("ip-link.json")
     assert [(n.name, n.mac, len(n.vfs)) for n in found.nics] == [

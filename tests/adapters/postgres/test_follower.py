@@ -69,7 +69,14 @@ def test_an_event_that_cannot_be_read_stops_the_start_with_an_error_that_names_i
 ) -> None:
     seen: list[Recorded] = []
     given.site()
-    connection.execute(INSERT, ("site_x", "site.sunk.9", b'{"id":"e","meta":{"actor":"a"},"data":{}}'))
+    connection.execute(
+        INSERT,
+        (
+            "site_x",
+            "site.sunk.9",
+            b'{"id":"e","part":{"append":"e","index":0,"count":1},"tenants":[],"meta":{"actor":"a"},"data":{}}',
+        ),
+    )
     following = Follower(given.connections, [seen.extend])
     with pytest.raises(MapperDeserialisationError, match=r"site\.sunk\.9 of site_x"):
         following.catch_up()
@@ -80,7 +87,14 @@ def test_a_follower_that_meets_such_an_event_later_says_that_it_stopped(
     given: Facts, connection: psycopg.Connection
 ) -> None:
     following = Follower(given.connections, [])
-    connection.execute(INSERT, ("site_x", "site.sunk.9", b'{"id":"e","meta":{"actor":"a"},"data":{}}'))
+    connection.execute(
+        INSERT,
+        (
+            "site_x",
+            "site.sunk.9",
+            b'{"id":"e","part":{"append":"e","index":0,"count":1},"tenants":[],"meta":{"actor":"a"},"data":{}}',
+        ),
+    )
     following._run()
     assert isinstance(following.failures["the log"], MapperDeserialisationError)
 

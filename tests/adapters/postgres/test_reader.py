@@ -19,7 +19,10 @@ INSERT = """
 INSERT INTO stored_events (originator_id, originator_version, topic, state)
 VALUES (%s, %s, 'site.renamed.1', %s) RETURNING notification_id
 """
-STATE = b'{"id":"e","meta":{"actor":"a"},"data":{"type":"site.renamed.1","name":"a","former":"b","ownerTenantId":"r"}}'
+STATE = (
+    b'{"id":"e","part":{"append":"e","index":0,"count":1},"tenants":[],"meta":{"actor":"a"},'
+    b'"data":{"type":"site.renamed.1","name":"a","former":"b","ownerTenantId":"r"}}'
+)
 
 
 class Writer:

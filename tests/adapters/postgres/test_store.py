@@ -358,7 +358,7 @@ class TestLostAnswers:
             connections.timeout = 0.05
             store = EventStore(connections, table.INLINE, "root", new_id)
             with pytest.raises(errors.Unavailable):
-                store.append(Append((Change("site_1", 0, (pools.Renamed("a", "b", "c"),)),), META))
+                store.append(Append((Change("pool_1", 0, (pools.Renamed("a", "b", "c"),)),), META))
 
 
 def test_after_all_of_it_the_log_gives_the_same_rows(given: Facts, database: str) -> None:
