@@ -75,9 +75,10 @@ def check(command: Create, asked: claim.Claim, of: pool.State, unit: Unit) -> No
         raise errors.Invalid("devices[0].count", "ask for at least one device")
     if of.retired:
         raise errors.Conflict("the pool is retired and takes nothing new")
-    if command.binding != pool.binding(of):
-        fitting = pool.binding(of) or "none"
-        raise errors.Invalid("binding", f"reservations of this pool have binding {fitting}")
+    if pool.binding(of) != "hold":
+        raise errors.Invalid("poolId", f"pools of class {of.class_} cannot be reserved yet: only binding hold is built")
+    if command.binding != "hold":
+        raise errors.Invalid("binding", "reservations of this pool have binding hold")
     sold = pool.device_classes(of)
     for index, line in enumerate(command.devices):
         if line.class_ not in sold:
