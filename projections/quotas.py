@@ -38,7 +38,8 @@ def _lock(scope: str) -> Statement:
 def _peak_within_limit(stream: str, scope: str, claimed: reservation.Claimed) -> Statement:
     """Refuses when, at any instant of the claim, all overlapping claims and this one pass the limit.
 
-    At one instant ends come before starts, so claims that touch do not add up.
+    At one instant ends come before starts, so claims that touch do not add up. The peak over time is looked for only
+    where the plain sum of all that overlap would pass the limit.
     """
     sql = """
     SELECT refuse('QUOTA_EXCEEDED', jsonb_build_object(
@@ -47,16 +48,23 @@ def _peak_within_limit(stream: str, scope: str, claimed: reservation.Claimed) ->
     FROM unnest(%s::text[], %s::bigint[]) AS wanted (resource, amount)
     JOIN quota_scopes AS scopes ON scopes.scope = %s
     LEFT JOIN quota_limits AS limits ON limits.scope = scopes.scope AND limits.resource = wanted.resource
+    CROSS JOIN LATERAL (
+        SELECT coalesce(sum(amount), 0) AS amount FROM quota_claims
+        WHERE scope = scopes.scope AND resource = wanted.resource
+          AND during && int8range(%s, %s) AND reservation_id <> %s
+    ) AS whole
     LEFT JOIN LATERAL (
         SELECT max(used) AS amount FROM (
             SELECT sum(delta) OVER (ORDER BY instant, delta ROWS UNBOUNDED PRECEDING) AS used
             FROM (
                 SELECT greatest(lower(during), %s) AS instant, amount AS delta FROM quota_claims
-                WHERE scope = scopes.scope AND resource = wanted.resource
+                WHERE wanted.amount + whole.amount > coalesce(limits.amount, 0)
+                  AND scope = scopes.scope AND resource = wanted.resource
                   AND during && int8range(%s, %s) AND reservation_id <> %s
                 UNION ALL
                 SELECT upper(during), -amount FROM quota_claims
-                WHERE scope = scopes.scope AND resource = wanted.resource
+                WHERE wanted.amount + whole.amount > coalesce(limits.amount, 0)
+                  AND scope = scopes.scope AND resource = wanted.resource
                   AND during && int8range(%s, %s) AND reservation_id <> %s AND NOT upper_inf(during)
             ) AS steps
         ) AS running
@@ -66,7 +74,7 @@ def _peak_within_limit(stream: str, scope: str, claimed: reservation.Claimed) ->
     """
     window = (claimed.from_, claimed.until, stream)
     amounts = (list(claimed.resources), list(claimed.resources.values()))
-    params = (*amounts, scope, claimed.from_, *window, *window)
+    params = (*amounts, scope, *window, claimed.from_, *window, *window)
     return Statement(Phase.QUOTA_CHECK, scope, sql, params, True)
 
 
