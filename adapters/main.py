@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import psycopg
 from litestar.types import ASGIApp
 from prometheus_client import CollectorRegistry, Gauge
 
@@ -102,7 +103,12 @@ class Plane:
         self.dispatcher.gatekeeper.count_refusals(self.store.now() + ahead_ms)
 
     def health(self) -> Health:
-        lag = max(0, self.head() - self.follower.position)
+        """Ready is a process whose requests find the database, and whose read models follow the log."""
+        try:
+            self.store.now()
+            lag = max(0, self.head() - self.follower.position)
+        except psycopg.OperationalError:
+            return Health(ready=False, checks={"database": "unreachable"})
         failed = ", ".join(self.runner.failures)
         alive = self.follower.failure is None
         checks: dict[str, str | int] = {

@@ -9,7 +9,7 @@ from typing import Final, LiteralString
 import psycopg
 
 from adapters.calendars import Calendars
-from adapters.postgres.leases import Lease
+from adapters.postgres.leases import TTL_S, Lease
 from adapters.postgres.pool import Pool
 from commands.controllers import scheduler, timekeeper
 from commands.ports import Ports, Race
@@ -100,13 +100,29 @@ class Worker:
             log.warning("the lease could not be handed back; the next worker waits for it to lapse")
 
     def _run(self) -> None:
+        failing_since: float | None = None
         while not self._stop.wait(TICK_S):
             try:
                 self.tick()
+                failing_since = None
+                continue
             except (psycopg.OperationalError, errors.Unavailable) as fault:
                 log.warning("the worker cannot reach the database just now: %s", fault)
             except Exception:
                 log.exception("a tick of the worker failed; the next one tries again")
+            failing_since = failing_since or time.monotonic()
+            if time.monotonic() - failing_since > TTL_S:
+                self._stand_back()
+                failing_since = None
+
+    def _stand_back(self) -> None:
+        """A worker that holds the lease and gets nothing done must not keep it from one that could."""
+        log.warning("the worker gets nothing done and gives its lease up for a while")
+        try:
+            self._lease.release()
+        except psycopg.OperationalError:
+            self._lease.lose()
+        self._stop.wait(TTL_S)
 
     def tick(self) -> None:
         """One round, if the lease is held; what another worker has taken over is left to it."""

@@ -132,11 +132,15 @@ def _again(reservation_id: str, held: Loaded, body: str) -> NoReturn:
     assert state.draft is not None
     if state.draft.body != body:
         raise errors.KeyReused("this Idempotency-Key was used with another body; take a new key")
+    refusal: errors.Refusal | None = None
     if state.denied is not None:
-        raise errors.again(state.denied.code, state.denied.detail, state.denied.extra)
-    if state.status == "expired" and state.admission_id is None:
-        raise _no_capacity(reservation_id, state.reason == "QueueAhead")
-    raise Race("the same request was answered meanwhile")
+        refusal = errors.again(state.denied.code, state.denied.detail, state.denied.extra)
+    elif state.status == "expired" and state.admission_id is None:
+        refusal = _no_capacity(reservation_id, state.reason == "QueueAhead")
+    if refusal is None:
+        raise Race("the same request was answered meanwhile")
+    refusal.replayed = True
+    raise refusal
 
 
 def _denied(reservation_id: str, draft: reservation.Drafted, refusal: errors.Refusal, *, admitted: bool) -> Outcome:

@@ -43,6 +43,7 @@ class Refusal(Exception):
         self.detail = detail
         self.errors = tuple(errors)
         self.extra: dict[str, str | int | tuple[str, ...]] = dict(extra or {})
+        self.replayed = False
 
 
 class Invalid(Refusal):

@@ -95,6 +95,7 @@ def _database(settings: Settings) -> Iterator[str]:
 
 
 def _run(settings: Settings, home: Path, dsn: str) -> None:
+    import psycopg
     import uvicorn
 
     from adapters import main, telemetry
@@ -127,6 +128,8 @@ def _run(settings: Settings, home: Path, dsn: str) -> None:
                 server.run(sockets=[listener])
             finally:
                 after.stop()
+    except psycopg.OperationalError as problem:
+        raise click.ClickException(f"the database cannot be reached: {str(problem).strip()}") from problem
     except (AccessFileError, MigrationError) as problem:
         raise click.ClickException(str(problem)) from problem
 

@@ -126,6 +126,8 @@ def headers(refusal: errors.Refusal) -> list[tuple[bytes, bytes]]:
     """What goes with the status: how to authenticate, when to come back, what is allowed."""
     status = status_of(refusal)
     found = [(b"content-type", MEDIA_TYPE)]
+    if refusal.replayed:
+        found.append((b"idempotency-replayed", b"true"))
     if status == 401:
         found.append((b"www-authenticate", b"Bearer"))
     elif status in (429, 503):

@@ -77,6 +77,11 @@ class Embedded:
         """Why the server is down for good, after every restart failed."""
 
     @property
+    def data_dir(self) -> Path | None:
+        """Where its data is, None for the default place."""
+        return self._data_dir
+
+    @property
     def pid(self) -> int | None:
         """The server process, or None before the start; another one after a restart."""
         return self._process.pid if self._process else None

@@ -6,6 +6,7 @@ connection.transaction()`, and carries timeouts, so that none holds a lock or a 
 """
 
 import time
+from threading import BoundedSemaphore
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -24,13 +25,35 @@ TRUSTED_SECONDS = 1.0
 Pool: TypeAlias = psycopg_pool.ConnectionPool[psycopg.Connection]
 
 
+class _Bounded(psycopg_pool.ConnectionPool[psycopg.Connection]):
+    """Counts the callers that wait here and now.
+
+    psycopg_pool's own `max_waiting` goes on counting those whose wait ended in vain, and refuses before it would make
+    a connection: after an outage of some seconds under load nobody could ever get one again.
+    """
+
+    def __init__(self, conninfo: str, *, places: int, **bounds: Any) -> None:
+        self._places = BoundedSemaphore(places)
+        super().__init__(conninfo, **bounds)
+
+    def getconn(self, timeout: float | None = None) -> psycopg.Connection:
+        if not self._places.acquire(blocking=False):
+            raise psycopg_pool.TooManyRequests(f"the pool {self.name!r} has all the callers that may wait for it")
+        try:
+            return super().getconn(timeout)
+        finally:
+            self._places.release()
+
+
 def pool(dsn: str, size: int, *, application_name: str = "better-compute") -> Pool:
     """A closed pool of at most `size` connections; open it in a with block.
 
     A caller waits 2 s at most, and 8 callers per connection wait at most: then psycopg_pool.PoolTimeout and
     TooManyRequests (both psycopg.OperationalError) tell of overload or of a server that is down.
     """
-    return psycopg_pool.ConnectionPool(_conninfo(dsn), check=_check, **_bounds(size, application_name))
+    return _Bounded(
+        _conninfo(dsn), places=size * WAITING_PER_CONNECTION, check=_check, **_bounds(size, application_name)
+    )
 
 
 def _check(connection: psycopg.Connection) -> None:
@@ -69,7 +92,6 @@ def _bounds(size: int, application_name: str) -> dict[str, Any]:
         "kwargs": {"autocommit": True, "application_name": application_name, "connect_timeout": 2},
         "min_size": min(size, 2),
         "max_size": size,
-        "max_waiting": size * WAITING_PER_CONNECTION,
         "timeout": WAIT_SECONDS,
         "reconnect_timeout": RECONNECT_SECONDS,
         "open": False,

@@ -127,3 +127,37 @@ def test_a_pool_whose_server_is_down_fails_within_its_wait(server: tuple[embedde
             with pytest.raises(psycopg.OperationalError), connections.connection() as connection:
                 connection.execute("SELECT 1")
         assert time.monotonic() - began < 4
+
+
+def test_many_callers_in_a_long_outage_do_not_wedge_the_pool(server: tuple[embedded.Embedded, str]) -> None:
+    """Waits that ended in vain must not count as waiting for ever (seen: 96 dead waiters refused everybody)."""
+    running, dsn = server
+    many = 2 * pool.WAITING_PER_CONNECTION + 8
+    with pool.pool(dsn, 2) as connections, ThreadPoolExecutor(many) as callers:
+
+        def refused_until(deadline: float) -> int:
+            refused = 0
+            while time.monotonic() < deadline:
+                try:
+                    with connections.connection(timeout=0.2) as connection:
+                        connection.execute("SELECT 1")
+                except psycopg.OperationalError:
+                    refused += 1
+            return refused
+
+        running.stop()
+        until = time.monotonic() + 3 * pool.RECONNECT_SECONDS
+        assert min(callers.map(refused_until, [until] * many)) > 0
+        again = embedded.Embedded(running.data_dir, durable=False)
+        assert again.start() == dsn
+        try:
+            deadline = time.monotonic() + SECONDS
+            while True:
+                try:
+                    with connections.connection() as connection:
+                        assert connection.execute("SELECT 1").fetchone() == (1,)
+                    break
+                except psycopg.OperationalError:
+                    assert time.monotonic() < deadline
+        finally:
+            again.stop()
