@@ -6,7 +6,6 @@ import shutil
 import sys
 import time
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import suppress
 from functools import partial
 from typing import IO, Any, Final, NamedTuple
 from urllib.parse import quote
@@ -113,10 +112,10 @@ def assemble(operation: Operation, values: Mapping[str, Any], document: IO[str] 
 def wait(api: client.Client, get: Operation, until: Wait, body: Any, timeout: float) -> Any:
     """Ask again until the state is good or final, saying each change; a server that fails may recover.
 
-    Raises Failed after `timeout` seconds.
+    Raises Failed after `timeout` seconds, with what the server last failed with.
     """
     deadline = time.monotonic() + timeout
-    pause, shown = FIRST_PAUSE_SECONDS, None
+    pause, shown, trouble = FIRST_PAUSE_SECONDS, None, ""
     identifier = str(body["id"])
     path = get.path.replace(f"{{{get.path_fields[0]}}}", quote(identifier, safe=""))
     while True:
@@ -127,11 +126,13 @@ def wait(api: client.Client, get: Operation, until: Wait, body: Any, timeout: fl
         if shown == until.good or shown in until.final:
             return body
         if time.monotonic() + pause > deadline:
-            raise client.Failed(f"still {tables.cell('', shown)} after {timeout:g} s")
+            raise client.Failed(f"still {tables.cell('', shown)} after {timeout:g} s{trouble}")
         time.sleep(pause)
         pause = min(pause * 1.5, LONGEST_PAUSE_SECONDS)
-        with suppress(client.Failed, client.Busy):
-            body = api.send("GET", path).body
+        try:
+            body, trouble = api.send("GET", path).body, ""
+        except (client.Failed, client.Busy) as failure:
+            trouble = f"; the last time asked: {failure.message}"
 
 
 def show(operation: Operation, body: Any, *, as_json: bool, streamed: bool = False) -> None:

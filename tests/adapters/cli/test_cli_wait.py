@@ -49,6 +49,15 @@ def test_wait_is_bounded(server):
 
 
 @pytest.mark.usefixtures("_hasty")
+def test_a_wait_in_vain_says_that_the_server_failed(server):
+    server.says(reservation("pending")).says(PROBLEM, status=503)
+    ran = run("reservations get res_1 --wait --timeout 0.05", server)
+    assert ran.exit_code == 3
+    assert ran.stderr.startswith("res_1: pending\nstill pending after 0.05 s; the last time asked: ")
+    assert PROBLEM["detail"] in ran.stderr
+
+
+@pytest.mark.usefixtures("_hasty")
 def test_wait_ends_when_the_server_refuses(server):
     server.says(reservation("pending")).says(PROBLEM, status=404)
     assert run("reservations get res_1 --wait", server).exit_code == 1
