@@ -8,6 +8,7 @@ emptied, not made anew: 3 ms instead of 37 (ecosystem.md §2.4).
 import os
 import shutil
 import threading
+import uuid
 from collections.abc import Iterator
 from multiprocessing.connection import Client, Listener
 from pathlib import Path
@@ -114,6 +115,16 @@ def cluster(request: pytest.FixtureRequest) -> str:
     if problem:
         pytest.fail(f"no test cluster: {problem}", pytrace=False)
     return str(dsn)
+
+
+@pytest.fixture
+def fresh(cluster: str) -> Iterator[str]:
+    """A connection string to a new, empty database of this test."""
+    name = f"fresh_{uuid.uuid4().hex}"
+    with psycopg.connect(cluster, autocommit=True) as connection:
+        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        yield make_conninfo(cluster, dbname=name)
+        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import given
-from adapters.postgres.leases import TTL_S
+from adapters.postgres.leases import TTL_S, Lease
 from commands import agents
 from domain import admission
 
@@ -15,6 +15,12 @@ def until(condition: Callable[[], object], seconds: float = 2 * TTL_S) -> None:
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.02)
+
+
+def until_beat(rival: Lease) -> None:
+    """Until the process that watches this lease has looked and seen a new beat."""
+    seen = rival._seen
+    until(lambda: rival._seen != seen)
 
 
 def held(plane: given.Plane) -> set[str]:
@@ -28,8 +34,10 @@ def test_a_second_process_leaves_the_firsts_nodes_alone_until_it_stops(plane: gi
         agents.open_session(plane.store, node_id, first.wired.gateway.id)
         plane.settle()
         until(lambda: first.wired.gateway.id in plane.wired.ownership._others)
-        time.sleep(2)
-        assert node_id not in held(plane)
+        rival = plane.wired.ownership._others[first.wired.gateway.id]
+        for _ in range(3):
+            until_beat(rival)
+            assert node_id not in held(plane)
     until(lambda: node_id in held(plane), 3)
 
 

@@ -1,25 +1,11 @@
 """`migrate` says what it did, what is to be rebuilt, and fails while something is."""
 
-import uuid
-from collections.abc import Iterator
-
 import psycopg
 import pytest
 from click.testing import CliRunner, Result
-from psycopg.conninfo import make_conninfo
 
 from adapters.cli import migrate as command
 from projections import table
-
-
-@pytest.fixture
-def fresh(cluster: str) -> Iterator[str]:
-    """A new, empty database."""
-    name = f"cli_migrate_{uuid.uuid4().hex}"
-    with psycopg.connect(cluster, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}".encode())
-        yield make_conninfo(cluster, dbname=name)
-        connection.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
 
 
 def run(dsn: str, *flags: str) -> Result:

@@ -2,7 +2,6 @@
 
 import socket
 import threading
-import time
 from collections.abc import Iterator
 
 import fake_api
@@ -15,17 +14,13 @@ from fake_api import KEYED, Fake, assert_problem
 @pytest.fixture(scope="module")
 def address() -> Iterator[tuple[str, int]]:
     app = fake_api.application(Fake())
-    config = uvicorn.Config(app, host="127.0.0.1", port=0, log_config=None, access_log=False)
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    deadline = time.monotonic() + 10
-    while not server.started and time.monotonic() < deadline:
-        time.sleep(0.01)
-    host, port = server.servers[0].sockets[0].getsockname()[:2]
-    yield host, port
-    server.should_exit = True
-    thread.join(10)
+    server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False))
+    with socket.create_server(("127.0.0.1", 0)) as listener:  # it listens: who comes early waits
+        thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
+        thread.start()
+        yield listener.getsockname()
+        server.should_exit = True
+        thread.join(10)
 
 
 @pytest.fixture(scope="module")

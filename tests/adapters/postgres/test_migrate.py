@@ -1,28 +1,15 @@
 """Migrations: each applied once, in order, whole; a history that does not fit is refused by name."""
 
-import uuid
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psycopg
 import pytest
-from psycopg.conninfo import make_conninfo
 
 from adapters.postgres import migrate
 
 FIRST = "CREATE TABLE a (id int);\nINSERT INTO a VALUES (1);\n"
 SECOND = "ALTER TABLE a ADD COLUMN name text;\n"
-
-
-@pytest.fixture
-def fresh(cluster: str) -> Iterator[str]:
-    """A new, empty database."""
-    name = f"migrate_{uuid.uuid4().hex}"
-    with psycopg.connect(cluster, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}".encode())
-        yield make_conninfo(cluster, dbname=name)
-        connection.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
 
 
 @pytest.fixture
