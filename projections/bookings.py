@@ -18,12 +18,12 @@ CREATE TABLE device_bookings (
     ended boolean NOT NULL DEFAULT false,
     freed boolean NOT NULL DEFAULT false,
     during int8range NOT NULL CHECK (NOT isempty(during)),
-    PRIMARY KEY (device_id, allocation_id),
+    PRIMARY KEY (allocation_id, device_id),
     CONSTRAINT device_bookings_never_overlap
         EXCLUDE USING gist (device_id WITH =, during WITH &&) DEFERRABLE INITIALLY IMMEDIATE
 );
 CREATE INDEX device_bookings_reservation ON device_bookings (reservation_id);
-CREATE INDEX device_bookings_allocation ON device_bookings (allocation_id);
+CREATE INDEX device_bookings_device ON device_bookings (device_id, lower(during));
 CREATE INDEX device_bookings_node ON device_bookings (node_id);
 CREATE INDEX device_bookings_pool ON device_bookings (pool_id, tenant_id);
 CREATE TABLE node_scalars (

@@ -8,9 +8,11 @@ from threading import Event, Thread
 
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+_READY = b"Z\0\0\0\5"
+
 
 class Wire:
-    """Carries bytes both ways; `lose_answer` cuts the connection of the next COMMIT after the server has done it."""
+    """Carries bytes both ways; `lose_answer` cuts the connection of the next append that the server has committed."""
 
     def __init__(self, target: str, path: str) -> None:
         self._target = target
@@ -33,25 +35,27 @@ class Wire:
                 client, _ = self._server.accept()
                 upstream = socket.socket(socket.AF_UNIX)
                 upstream.connect(self._target)
-                cut = Event()
-                Thread(target=self._up, args=(client, upstream, cut), daemon=True).start()
-                Thread(target=self._down, args=(upstream, client, cut), daemon=True).start()
+                Thread(target=self._up, args=(client, upstream), daemon=True).start()
+                Thread(target=self._down, args=(upstream, client), daemon=True).start()
 
-    def _up(self, client: socket.socket, upstream: socket.socket, cut: Event) -> None:
+    def _up(self, client: socket.socket, upstream: socket.socket) -> None:
         with suppress(OSError):
             while data := client.recv(65_536):
-                if b"COMMIT" in data and self._lose.is_set():
-                    self._lose.clear()
-                    cut.set()
                 upstream.sendall(data)
         _close(client, upstream)
 
-    def _down(self, upstream: socket.socket, client: socket.socket, cut: Event) -> None:
+    def _down(self, upstream: socket.socket, client: socket.socket) -> None:
+        """The server says that it is ready again when it has committed: that is what never arrives."""
+        inserted = False
         with suppress(OSError):
             while data := upstream.recv(65_536):
-                if cut.is_set() and b"COMMIT\0" in data:
-                    self.answers_lost += 1
-                    break
+                inserted = inserted or b"INSERT 0 " in data
+                if _READY in data:
+                    if inserted and self._lose.is_set():
+                        self._lose.clear()
+                        self.answers_lost += 1
+                        break
+                    inserted = False
                 client.sendall(data)
         _close(client, upstream)
 

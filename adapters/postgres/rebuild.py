@@ -9,6 +9,7 @@ from typing import Any, Final, LiteralString
 import psycopg
 from msgspec import Struct
 
+from adapters.postgres import pipeline
 from adapters.postgres.mapper import decode
 from adapters.postgres.reader import Tail
 from adapters.postgres.runner import digest
@@ -70,9 +71,9 @@ def apply(
         if batch:
             projection.apply(cursor, batch)
         return
-    for append in appends:
-        for statement in replay(projection, append):
-            cursor.execute(statement.sql.encode(), statement.params, prepare=True)
+    repeated = [(s.sql, s.params) for append in appends for s in replay(projection, append)]
+    if repeated:
+        pipeline.run(cursor.connection, repeated)
 
 
 def compare(dsn: str, projections: Sequence[Projection], progress: Progress = lambda n: None) -> Verdict:
@@ -82,6 +83,7 @@ def compare(dsn: str, projections: Sequence[Projection], progress: Progress = la
     temporary ones of that transaction, so nothing of it is left, and nobody waits for it.
     """
     with psycopg.connect(dsn, autocommit=True, application_name="better-compute audit diff") as connection:
+        connection.prepare_threshold = None
         connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
         try:
             upto = _positions(connection)
@@ -136,6 +138,7 @@ def rebuild(dsn: str, projection: Projection, progress: Progress = lambda n: Non
     """
     scratch = f"rebuild_{projection.name}"
     with psycopg.connect(dsn, autocommit=True, application_name="better-compute rebuild") as connection:
+        connection.prepare_threshold = None  # or psycopg would drop the pipeline's plans when a swap rolls back
         _alone(connection, projection)
         try:
             connection.execute(f"DROP SCHEMA IF EXISTS {scratch} CASCADE".encode())

@@ -1,6 +1,5 @@
 """The library's recorder without its table lock: writers share the server's group commit (eventsourcing.md §3, §4)."""
 
-import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
@@ -10,6 +9,7 @@ from eventsourcing import persistence
 from eventsourcing.persistence import Notification, StoredEvent
 from eventsourcing.postgres import PostgresApplicationRecorder, PostgresDatastore
 
+from adapters.postgres import pipeline
 from adapters.postgres.pool import Pool
 from domain.event import Fence
 from projections.projection import Statement
@@ -33,7 +33,6 @@ FROM stored_events
 WHERE originator_id = %s AND originator_version > %s AND originator_version <= %s
 """
 _LAST = 2**62
-_rollbacks = itertools.count()
 _ERRORS: Final[tuple[tuple[type[psycopg.Error], type[persistence.PersistenceError]], ...]] = (
     (psycopg.IntegrityError, persistence.IntegrityError),
     (psycopg.OperationalError, persistence.OperationalError),
@@ -95,26 +94,13 @@ class Recorder(PostgresApplicationRecorder):
     ) -> Sequence[int] | None:
         """Run the append's statements and insert its events as one transaction; return their positions.
 
-        All is sent in one pipeline with its COMMIT: after an error the server skips the rest, COMMIT included, so
-        the first error comes back as itself and nothing was written. Statements that were skipped were never
-        prepared, though psycopg has noted them as such: the ROLLBACK makes it forget, which it does only for a
-        statement that it has not met before, and control statements are never prepared.
+        The order is that of architecture.md §2: the fence, then the statements as they were planned, then the events,
+        which take their positions last. The first error is the answer, as the database gave it.
         """
+        fenced = () if fence is None else _fencing(fence)
+        steps = [*fenced, *((one.sql, one.params) for one in statements), (_INSERT, _columns(stored_events))]
         with _as_the_library_says(), self.pool.connection() as connection:
-            try:
-                with connection.pipeline(), connection.cursor() as cursor:
-                    connection.execute("BEGIN", prepare=False)
-                    if fence is not None:
-                        connection.execute(_FENCE_LOCK, (fence.lease, fence.epoch), prepare=False)
-                        connection.execute(_FENCE, (fence.lease, fence.lease, fence.epoch), prepare=False)
-                    for statement in statements:
-                        connection.execute(statement.sql, statement.params, prepare=True)
-                    cursor.execute(_INSERT, _columns(stored_events), prepare=True)
-                    connection.execute("COMMIT", prepare=False)
-                    return [row[0] for row in cursor.fetchall()]
-            finally:
-                if connection.info.transaction_status == psycopg.pq.TransactionStatus.INERROR:
-                    connection.execute(f"ROLLBACK -- {next(_rollbacks)}", prepare=False)
+            return pipeline.run(connection, steps)
 
     def select_events(
         self,
@@ -182,6 +168,12 @@ class Recorder(PostgresApplicationRecorder):
         with _as_the_library_says(), self.pool.connection() as connection:
             row = connection.execute("SELECT max(notification_id) FROM stored_events").fetchone()
         return row[0] if row else None
+
+
+def _fencing(fence: Fence) -> tuple[tuple[str, tuple[Any, ...]], ...]:
+    """Lock the lease's epoch, and then look: in one statement the look would see what was before the lock."""
+    held = (fence.lease, fence.epoch)
+    return (_FENCE_LOCK, held), (_FENCE, (fence.lease, *held))
 
 
 def _columns(events: Sequence[StoredEvent]) -> tuple[list[Any], ...]:

@@ -11,6 +11,7 @@ from eventsourcing.persistence import EventStore as LibraryStore
 from eventsourcing.persistence import PersistenceError
 from msgspec.structs import replace
 
+from adapters.postgres import envelope
 from adapters.postgres.catalog import CatalogReader
 from adapters.postgres.mapper import EventMapper, decode
 from adapters.postgres.pool import Pool
@@ -18,7 +19,7 @@ from adapters.postgres.recorder import Recorder
 from adapters.postgres.refusals import translate
 from commands.ports import Loaded, Race
 from domain import registry
-from domain.event import Append, Change, Part, Recorded
+from domain.event import Append, Change, Recorded
 from projections.projection import Inline, plan
 
 _REMEMBERED = 20_000
@@ -85,7 +86,7 @@ class EventStore(CatalogReader):
             after = [self._after(change) for change in append.changes]
         except psycopg.Error as unread:
             translate(unread)
-        recorded = self._recorded(append, after)
+        recorded = envelope.seal(append, after, self._new_id)
         statements = plan(self._inline, recorded)
         try:
             stored = self._events.put(recorded, statements=statements, fence=append.fence)  # type: ignore[arg-type]
@@ -107,21 +108,6 @@ class EventStore(CatalogReader):
         if before.version != change.expected:
             raise Race(f"{change.stream} is at version {before.version}")
         return registry.fold(change.stream, change.events, before.state)
-
-    def _recorded(self, append: Append, after: Sequence[Any]) -> list[Recorded]:
-        acting = append.meta.actor.removeprefix("identity:").partition("/")[0]
-        acted = (acting,) if append.meta.actor.startswith("identity:") else ()
-        ids = [[self._new_id("evt") for _ in change.events] for change in append.changes]
-        first, count, index = ids[0][0], sum(map(len, ids)), 0
-        recorded = []
-        for change, state, names in zip(append.changes, after, ids, strict=True):
-            tenants = tuple(sorted({*registry.kind(change.stream).tenants(state), *acted}))
-            for n, (event, name) in enumerate(zip(change.events, names, strict=True), 1):
-                part = Part(first, index, count)
-                version = change.expected + n
-                recorded.append(Recorded(change.stream, version, event, append.meta, name, part=part, tenants=tenants))
-                index += 1
-        return recorded
 
     def _committed_after_all(self, recorded: Sequence[Recorded], fault: psycopg.Error) -> int | None:
         """The position of our own events if the commit went through before the connection broke."""

@@ -1,0 +1,176 @@
+"""Several statements as one transaction in one round trip, on prepared statements of our own.
+
+psycopg's pipeline makes a cursor for each statement; an append has a dozen, and they cost more than all that the server
+did (docs/decisions/0008). Here the statements go straight into libpq's pipeline, each prepared once on its connection.
+Up to the one Sync behind the last they are one implicit transaction, which the server commits there: so the first error
+undoes all of it, the server skips what follows, and nothing is left to roll back.
+"""
+
+import re
+import select
+import struct
+from collections.abc import Callable, Sequence
+from functools import cache
+from itertools import count
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+import psycopg
+from psycopg import errors, pq
+
+_BOOL, _BYTEA, _INT8, _TEXT, _INFERRED = 16, 17, 20, 25, 0
+_ARRAY_OF: Final = {_BYTEA: 1001, _INT8: 1016, _TEXT: 1009}
+_AS_TEXT, _BINARY = 0, 1
+_FAILED: Final = (pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.BAD_RESPONSE)
+
+Plan = tuple[str, tuple[int, ...]]
+"""A statement and the types of its parameters: what is prepared once."""
+
+_prepared: WeakKeyDictionary[psycopg.Connection[Any], dict[Plan, bytes]] = WeakKeyDictionary()
+_numbers = count()
+
+
+def run(connection: psycopg.Connection[Any], statements: Sequence[tuple[str, Sequence[Any]]]) -> list[int]:
+    """Run the statements as one transaction; return the first column, an int8, of what the last one returned.
+
+    Parameters are str, int, bool, bytes, None, and lists of str, of int or of bytes. The connection must be in
+    autocommit mode; inside a transaction of its own the statements become part of that. Raises the first error, typed;
+    then nothing was written. On any other trouble the connection is closed, for it may be in the middle of something.
+    """
+    known = _prepared.setdefault(connection, {})
+    try:
+        return _run(connection, statements, known)
+    except errors.InvalidSqlStatementName:
+        if not known or connection.info.transaction_status != pq.TransactionStatus.IDLE:
+            raise
+    known.clear()  # psycopg sends DEALLOCATE ALL after a rollback of its own, and that forgets ours too
+    return _run(connection, statements, known)
+
+
+def _run(
+    connection: psycopg.Connection[Any], statements: Sequence[tuple[str, Sequence[Any]]], known: dict[Plan, bytes]
+) -> list[int]:
+    conn = connection.pgconn
+    try:
+        conn.enter_pipeline_mode()
+        sent = _send(conn, statements, known)
+        conn.pipeline_sync()
+        _flush(conn)
+        failed, rows = _results(conn, sent, known)
+        conn.exit_pipeline_mode()
+    except BaseException:
+        connection.close()
+        raise
+    if failed is not None:
+        raise errors.error_from_result(failed, connection.info.encoding)
+    return rows
+
+
+def _send(
+    conn: pq.abc.PGconn, statements: Sequence[tuple[str, Sequence[Any]]], known: dict[Plan, bytes]
+) -> list[tuple[Plan, bytes] | None]:
+    """Queue everything; return what each of the results to come belongs to: a plan newly prepared, or a statement."""
+    sent: list[tuple[Plan, bytes] | None] = []
+    fresh: dict[Plan, bytes] = {}
+    for sql, params in statements:
+        encoded = [_ENCODERS[type(param)](param) for param in params]
+        types = tuple([one[0] for one in encoded])
+        plan = (sql, types)
+        name = known.get(plan) or fresh.get(plan)
+        if name is None:
+            name = fresh[plan] = b"bc_%d" % next(_numbers)
+            conn.send_prepare(name, _numbered(sql), types)
+            sent.append((plan, name))
+        conn.send_query_prepared(name, [one[2] for one in encoded], [one[1] for one in encoded], _BINARY)
+        sent.append(None)
+    return sent
+
+
+def _flush(conn: pq.abc.PGconn) -> None:
+    """Hand all to the kernel; what the server answers meanwhile is taken in, or both would wait for each other."""
+    poll: select.poll | None = None
+    while conn.flush():
+        if poll is None:
+            poll = select.poll()
+            poll.register(conn.socket, select.POLLIN | select.POLLOUT)
+        if any(event & ~select.POLLOUT for _, event in poll.poll()):
+            conn.consume_input()
+
+
+def _results(
+    conn: pq.abc.PGconn, sent: Sequence[tuple[Plan, bytes] | None], known: dict[Plan, bytes]
+) -> tuple[pq.abc.PGresult | None, list[int]]:
+    """The first failure, and the last statement's rows. A plan counts as prepared when the server has said so."""
+    next_ = _reader(conn)
+    failed: pq.abc.PGresult | None = None
+    rows: list[int] = []
+    for one in sent:
+        while (result := next_()) is not None:
+            if failed is None and result.status in _FAILED:
+                failed = result
+            elif one is not None and result.status == pq.ExecStatus.COMMAND_OK:
+                known[one[0]] = one[1]
+            last = result
+    rows = [_int8(last.get_value(n, 0)) for n in range(last.ntuples)] if last.nfields else []
+    while (result := next_()) is None or result.status != pq.ExecStatus.PIPELINE_SYNC:
+        if failed is None and result is not None and result.status in _FAILED:
+            failed = result
+    return failed, rows
+
+
+def _reader(conn: pq.abc.PGconn) -> Callable[[], pq.abc.PGresult | None]:
+    poll = select.poll()
+    poll.register(conn.socket, select.POLLIN)
+
+    def next_() -> pq.abc.PGresult | None:
+        while conn.is_busy():
+            poll.poll()
+            conn.consume_input()
+        return conn.get_result()
+
+    return next_
+
+
+def _int8(value: bytes | None) -> int:
+    return int.from_bytes(value or b"", signed=True)
+
+
+@cache
+def _numbered(sql: str) -> bytes:
+    """psycopg's placeholders as the server's."""
+    numbers = count(1)
+    return re.sub("%(s|%)", lambda m: f"${next(numbers)}" if m[1] == "s" else "%", sql).encode()
+
+
+Encoded = tuple[int, int, bytes | None]
+"""A parameter's type, its format, its bytes."""
+
+
+def _list(values: Sequence[Any]) -> Encoded:
+    """As the server's own array format: one dimension, counted from 1, without nulls."""
+    of = _BYTEA if values and type(values[0]) is bytes else _INT8 if values and type(values[0]) is int else _TEXT
+    if of == _INT8:
+        body = b"".join([struct.pack(">iq", 8, value) for value in values])
+    else:
+        cells = values if of == _BYTEA else [value.encode() for value in values]
+        body = b"".join([part for cell in cells for part in (struct.pack(">i", len(cell)), cell)])
+    head = struct.pack(">iiiii", 1, 0, of, len(values), 1) if values else struct.pack(">iii", 0, 0, of)
+    return _ARRAY_OF[of], _BINARY, head + body
+
+
+def _text(value: str) -> Encoded:
+    """The server infers the type from where it stands; libpq would cut the value at a NUL in silence."""
+    if "\x00" in value:
+        raise psycopg.DataError("PostgreSQL text cannot contain NUL")
+    return _INFERRED, _AS_TEXT, value.encode()
+
+
+_ENCODERS: Final[dict[type, Callable[[Any], Encoded]]] = {
+    str: _text,
+    int: lambda value: (_INT8, _BINARY, struct.pack(">q", value)),
+    bool: lambda value: (_BOOL, _BINARY, b"\x01" if value else b"\x00"),
+    bytes: lambda value: (_BYTEA, _BINARY, value),
+    type(None): lambda value: (_INFERRED, _AS_TEXT, None),
+    list: _list,
+    tuple: _list,
+}
