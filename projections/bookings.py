@@ -20,7 +20,7 @@ CREATE TABLE device_bookings (
     during int8range NOT NULL CHECK (NOT isempty(during)),
     PRIMARY KEY (allocation_id, device_id),
     CONSTRAINT device_bookings_never_overlap
-        EXCLUDE USING gist (device_id WITH =, during WITH &&) DEFERRABLE INITIALLY IMMEDIATE
+        EXCLUDE USING gist (hashtextextended(device_id, 0) WITH =, during WITH &&) DEFERRABLE INITIALLY IMMEDIATE
 );
 CREATE INDEX device_bookings_reservation ON device_bookings (reservation_id);
 CREATE INDEX device_bookings_device ON device_bookings (device_id, lower(during));

@@ -37,7 +37,9 @@ def pool_gate(pool_id: str, *, exclusive: bool = False) -> Statement:
 
 _NODE_GATES = """
 SELECT 1 FROM node_gates
-WHERE node_id = ANY(%s) OR node_id IN (SELECT node_id FROM device_bookings WHERE reservation_id = ANY(%s))
+WHERE node_id IN (
+    SELECT unnest(%s::text[]) UNION SELECT node_id FROM device_bookings WHERE reservation_id = ANY(%s::text[])
+)
 ORDER BY node_id FOR NO KEY UPDATE
 """
 

@@ -26,7 +26,7 @@ CREATE TABLE quota_claims (
     during int8range NOT NULL CHECK (NOT isempty(during)),
     PRIMARY KEY (reservation_id, scope, resource)
 );
-CREATE INDEX quota_claims_scope ON quota_claims (scope, resource);
+CREATE INDEX quota_claims_scope ON quota_claims USING gist (hashtextextended(scope, 0), during);
 """
 
 
@@ -50,7 +50,8 @@ def _peak_within_limit(stream: str, scope: str, claimed: reservation.Claimed) ->
     LEFT JOIN quota_limits AS limits ON limits.scope = scopes.scope AND limits.resource = wanted.resource
     CROSS JOIN LATERAL (
         SELECT coalesce(sum(amount), 0) AS amount FROM quota_claims
-        WHERE scope = scopes.scope AND resource = wanted.resource
+        WHERE hashtextextended(scope, 0) = hashtextextended(scopes.scope, 0)
+          AND scope = scopes.scope AND resource = wanted.resource
           AND during && int8range(%s, %s) AND reservation_id <> %s
     ) AS whole
     LEFT JOIN LATERAL (
@@ -59,11 +60,13 @@ def _peak_within_limit(stream: str, scope: str, claimed: reservation.Claimed) ->
             FROM (
                 SELECT greatest(lower(during), %s) AS instant, amount AS delta FROM quota_claims
                 WHERE wanted.amount + whole.amount > coalesce(limits.amount, 0)
+                  AND hashtextextended(scope, 0) = hashtextextended(scopes.scope, 0)
                   AND scope = scopes.scope AND resource = wanted.resource
                   AND during && int8range(%s, %s) AND reservation_id <> %s
                 UNION ALL
                 SELECT upper(during), -amount FROM quota_claims
                 WHERE wanted.amount + whole.amount > coalesce(limits.amount, 0)
+                  AND hashtextextended(scope, 0) = hashtextextended(scopes.scope, 0)
                   AND scope = scopes.scope AND resource = wanted.resource
                   AND during && int8range(%s, %s) AND reservation_id <> %s AND NOT upper_inf(during)
             ) AS steps

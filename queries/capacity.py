@@ -105,8 +105,11 @@ SELECT scope, resource, amount FROM quota_limits WHERE scope = ANY(%s)
 """
 
 _USED = """
-SELECT scope, resource, sum(amount)::bigint FROM quota_claims
-WHERE scope = ANY(%s) AND during @> %s::bigint GROUP BY 1, 2
+SELECT held.scope, held.resource, sum(held.amount)::bigint
+FROM unnest(%s::text[]) AS wanted (scope)
+JOIN quota_claims AS held
+  ON hashtextextended(held.scope, 0) = hashtextextended(wanted.scope, 0) AND held.scope = wanted.scope
+WHERE held.during @> %s::bigint GROUP BY 1, 2
 """
 
 

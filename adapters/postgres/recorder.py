@@ -14,7 +14,7 @@ from adapters.postgres.pool import Pool
 from domain.event import Fence
 from projections.projection import Statement
 
-_INSERT = """
+INSERT = """
 INSERT INTO stored_events (originator_id, originator_version, topic, state)
 SELECT originator_id, originator_version, topic, state
 FROM unnest(%s::text[], %s::bigint[], %s::text[], %s::bytea[]) WITH ORDINALITY
@@ -98,7 +98,7 @@ class Recorder(PostgresApplicationRecorder):
         which take their positions last. The first error is the answer, as the database gave it.
         """
         fenced = () if fence is None else _fencing(fence)
-        steps = [*fenced, *((one.sql, one.params) for one in statements), (_INSERT, _columns(stored_events))]
+        steps = [*fenced, *((one.sql, one.params) for one in statements), (INSERT, _columns(stored_events))]
         with _as_the_library_says(), self.pool.connection() as connection:
             return pipeline.run(connection, steps)
 

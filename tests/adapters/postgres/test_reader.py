@@ -179,8 +179,8 @@ def test_what_can_be_read_is_given_out_before_an_event_that_cannot(
 
 
 def test_a_reader_beside_many_writers_misses_nothing_and_doubles_nothing(database: str) -> None:
-    """Six writers for some seconds, a third of them rolling back, with pauses between position and commit."""
-    until, committed = time.monotonic() + 2.5, []
+    """Eight writers for ten seconds, a third of them rolling back, with pauses between position and commit."""
+    until, committed = time.monotonic() + 10, []
     done = Event()
 
     def write(seed: int) -> None:
@@ -211,7 +211,7 @@ def test_a_reader_beside_many_writers_misses_nothing_and_doubles_nothing(databas
 
     with psycopg.connect(database, autocommit=True) as connection:
         begin = start(connection)
-    threads = [Thread(target=write, args=(seed,)) for seed in range(6)]
+    threads = [Thread(target=write, args=(seed,)) for seed in range(8)]
     reader = Thread(target=read, args=(begin,))
     for thread in (*threads, reader):
         thread.start()
@@ -249,6 +249,7 @@ def test_the_rule_of_holes_against_a_model(migrated: str, data: st.DataObject) -
                 taken[who] = []
             assert seen == sorted(committed)[: len(seen)]
         for writer in writers:
+            writer.rollback()
             writer.connection.close()
         for _ in range(3 + len(committed)):
             seen += positions(tail, connection)
