@@ -21,9 +21,10 @@ CREATE TABLE device_bookings (
     PRIMARY KEY (allocation_id, device_id),
     CONSTRAINT device_bookings_never_overlap
         EXCLUDE USING gist (hashtextextended(device_id, 0) WITH =, during WITH &&) DEFERRABLE INITIALLY IMMEDIATE
-);
+) WITH (fillfactor = 60);
 CREATE INDEX device_bookings_reservation ON device_bookings (reservation_id);
 CREATE INDEX device_bookings_device ON device_bookings (device_id, lower(during));
+CREATE INDEX device_bookings_unproved ON device_bookings (device_id, lower(during)) WHERE ended AND NOT freed;
 CREATE INDEX device_bookings_node ON device_bookings (node_id);
 CREATE INDEX device_bookings_pool ON device_bookings (pool_id, tenant_id);
 CREATE TABLE node_scalars (
@@ -126,14 +127,17 @@ def _tear_down(stream: str, allocation_id: str, at: int) -> Iterator[Statement]:
     yield Statement(Phase.FREE, stream, devices, (at, allocation_id))
     resuming = """
     WITH resumed AS (
-        SELECT DISTINCT ON (held.device_id) held.device_id, held.allocation_id, upper(gone.during) AS since, (
+        SELECT gone.device_id, held.allocation_id, upper(gone.during) AS since, (
             SELECT min(lower(following.during)) FROM device_bookings AS following
-            WHERE following.device_id = held.device_id AND lower(following.during) > lower(gone.during)
+            WHERE following.device_id = gone.device_id AND lower(following.during) > lower(gone.during)
         ) AS until
-        FROM device_bookings AS gone JOIN device_bookings AS held ON held.device_id = gone.device_id
-        WHERE gone.allocation_id = %s AND held.allocation_id <> gone.allocation_id
-          AND held.ended AND NOT held.freed AND lower(held.during) < upper(gone.during)
-        ORDER BY held.device_id, lower(held.during) DESC
+        FROM device_bookings AS gone CROSS JOIN LATERAL (
+            SELECT earlier.allocation_id FROM device_bookings AS earlier
+            WHERE earlier.device_id = gone.device_id AND earlier.allocation_id <> gone.allocation_id
+              AND earlier.ended AND NOT earlier.freed AND lower(earlier.during) < upper(gone.during)
+            ORDER BY lower(earlier.during) DESC LIMIT 1
+        ) AS held
+        WHERE gone.allocation_id = %s
     )
     UPDATE device_bookings AS held SET during = int8range(resumed.since, resumed.until)
     FROM resumed
