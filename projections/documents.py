@@ -1,55 +1,116 @@
 """The shape that most read models share: one row a stream, its folded state and its view (architecture.md §3)."""
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from typing import Any, LiteralString
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import msgspec
-from psycopg import Cursor
 
 from domain import registry
 from domain.event import Recorded
+from projections import history
+from projections.projection import Async, Read, Write
+
+OF_EVERY = ("id text", "since bigint", "version bigint", "state bytea")
+KEEPING = "WITH (fillfactor = 80, toast_tuple_target = 8160)"
+"""Room for the next state of a row on its own page, and no compressing of what fits there anyway."""
 
 
-class Model(msgspec.Struct, frozen=True):
-    """A read model of one kind of stream.
+class Documents:
+    """A read model of one kind of stream, in the table `name`.
 
-    `load` selects id, version and state for an array of ids, `save` upserts what `row` gives.
+    `facets` are what lists filter by, of which versions are kept; `columns` are everything else that is shown or
+    ordered by. Both are columns with their types, and come from `facets_of` and `columns_of`. `since` is the position
+    from which the row's facets have been as they are. `kept` leaves out of the state what neither fold nor view needs.
     """
 
-    prefix: str
-    state: type
-    load: LiteralString
-    save: LiteralString
-    row: Callable[[str, Any, int], tuple[Any, ...]]
+    def __init__(
+        self,
+        name: str,
+        prefix: str,
+        state: type,
+        *,
+        facets: tuple[str, ...],
+        columns: tuple[str, ...],
+        facets_of: Callable[[Any], tuple[Any, ...]],
+        columns_of: Callable[[str, Any, int], tuple[Any, ...]],
+        kept: Callable[[Any], Any] = lambda state: state,
+    ) -> None:
+        self._name = name
+        self._prefix = prefix
+        self._facets = facets
+        self._facets_of, self._columns_of, self._kept = facets_of, columns_of, kept
+        self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(state)
+        self._typed = (*OF_EVERY, *facets, *columns)
+        written = [column.split()[0] for column in self._typed[1:]]
+        changes = ", ".join(f"{column} = excluded.{column}" for column in written)
+        self._on_conflict = f"ON CONFLICT (id) DO UPDATE SET {changes}"
+        self._load = f"SELECT id, version, since, state FROM {name} WHERE id = ANY(%s)"
+        # rows of a state of another shape would decode with defaults in silence
+        self._shape = msgspec.json.encode(msgspec.json.schema(state), order="sorted").decode()
 
-    @property
-    def shape(self) -> str:
-        """The folded state's JSON schema: rows of another shape would decode with defaults in silence."""
-        return msgspec.json.encode(msgspec.json.schema(self.state), order="sorted").decode()
+    def projection(self, tables: str) -> Async:
+        return Async(self._name, tables + history.tables_of(self._name, self._facets), self.apply, self._shape)
 
-    def apply(self, cursor: Cursor[Any], batch: Sequence[Recorded]) -> None:
+    def apply(self, read: Read, batch: Sequence[Recorded]) -> Iterator[Write]:
         """Bring the rows of a batch's streams forward; events that a row has seen already change nothing."""
         streams: dict[str, list[Recorded]] = defaultdict(list)
         for recorded in batch:
-            if recorded.stream.startswith(self.prefix):
+            if recorded.stream.startswith(self._prefix):
                 streams[recorded.stream].append(recorded)
-        if streams:
-            cursor.executemany(self.save, self._rows(cursor, streams))
-
-    def _rows(self, cursor: Cursor[Any], streams: dict[str, list[Recorded]]) -> list[tuple[Any, ...]]:
-        known: dict[str, tuple[int, Any]] = {
-            id: (version, msgspec.json.decode(state, type=self.state))
-            for id, version, state in cursor.execute(self.load, (list(streams),), prepare=True).fetchall()
-        }
-        rows = []
+        if not streams:
+            return
+        known = {id: (version, since, state) for id, version, since, state in read(self._load, (list(streams),))}
+        rows, opened, ended = [], [], []
         for id, events in streams.items():
-            version, state = known.get(id, (0, registry.kind(id).initial))
-            fresh = [recorded.event for recorded in events if recorded.version > version]
-            if fresh:
-                after = registry.fold(id, fresh, state)
-                rows.append((*self.row(id, after, events[-1].version), encode(after)))
-        return rows
+            row = _Row(id, self._facets_of, self._decoder, known.get(id))
+            for recorded in events:
+                row.take(recorded)
+            rows.append((id, row.since, row.version, encode(self._kept(row.state)), *row.facets, *self._rest(row)))
+            opened += row.opened
+            ended += row.ended
+        yield history.insert(self._name, self._typed, rows, self._on_conflict)
+        if ended:
+            yield history.close(self._name, ended)
+        if opened:
+            yield history.rows(self._name, self._facets, opened)
+
+    def _rest(self, row: "_Row") -> tuple[Any, ...]:
+        return self._columns_of(row.id, row.state, row.version)
+
+
+class _Row:
+    """One stream's row while a batch passes over it."""
+
+    def __init__(
+        self,
+        id: str,
+        facets_of: Callable[[Any], tuple[Any, ...]],
+        decoder: msgspec.json.Decoder[Any],
+        known: tuple[int, int, bytes] | None,
+    ) -> None:
+        self.id = id
+        self._facets_of = facets_of
+        self._evolve = registry.kind(id).evolve
+        self.version, self.since = (known[0], known[1]) if known else (0, 0)
+        self.state = decoder.decode(known[2]) if known else registry.kind(id).initial
+        self.facets: tuple[Any, ...] = facets_of(self.state) if known else ()
+        self.opened: list[tuple[Any, ...]] = []
+        self.ended: list[tuple[str, int, int]] = []
+
+    def take(self, recorded: Recorded) -> None:
+        if recorded.version <= self.version:
+            return
+        self.state, self.version = self._evolve(self.state, recorded.event), recorded.version
+        facets = self._facets_of(self.state)
+        if facets == self.facets:
+            return
+        if self.opened:
+            self.opened[-1] = (*self.opened[-1][:2], recorded.position, *self.opened[-1][3:])
+        elif self.since:
+            self.ended.append((self.id, self.since, recorded.position))
+        self.opened.append((self.id, recorded.position, None, *facets))
+        self.facets, self.since = facets, recorded.position
 
 
 def encode(value: Any) -> bytes:

@@ -3,39 +3,39 @@
 from typing import Any
 
 from domain import join_token
-from projections.documents import Model, encode
-from projections.projection import Async
+from projections.documents import KEEPING, Documents, encode
 
-TABLES = """
+TABLES = f"""
 CREATE TABLE join_tokens (
     id text PRIMARY KEY,
     tenant_id text NOT NULL,
     site_id text NOT NULL,
     created_at bigint NOT NULL,
+    since bigint NOT NULL,
     version bigint NOT NULL,
     view bytea NOT NULL,
     state bytea NOT NULL
-);
+) {KEEPING};
 CREATE INDEX join_tokens_by_tenant ON join_tokens (tenant_id, created_at, id);
 """
 
 
-def row(id: str, state: join_token.State, version: int) -> tuple[Any, ...]:
-    shown = encode(join_token.view(id, state, version))
-    return (id, state.tenant_id, state.site_id, state.created_at, version, shown)
+def facets(state: join_token.State) -> tuple[Any, ...]:
+    return state.tenant_id, state.site_id
 
 
-MODEL = Model(
+def columns(id: str, state: join_token.State, version: int) -> tuple[Any, ...]:
+    return state.created_at, encode(join_token.view(id, state, version))
+
+
+MODEL = Documents(
+    "join_tokens",
     "jt_",
     join_token.State,
-    "SELECT id, version, state FROM join_tokens WHERE id = ANY(%s)",
-    """
-    INSERT INTO join_tokens (id, tenant_id, site_id, created_at, version, view, state)
-    VALUES (%s, %s, %s, %s, %s, %s, %s)
-    ON CONFLICT (id) DO UPDATE SET
-        version = excluded.version, view = excluded.view, state = excluded.state
-    """,
-    row,
+    facets=("tenant_id text", "site_id text"),
+    columns=("created_at bigint", "view bytea"),
+    facets_of=facets,
+    columns_of=columns,
 )
 
-PROJECTION = Async("join_tokens", TABLES, MODEL.apply, MODEL.shape)
+PROJECTION = MODEL.projection(TABLES)

@@ -4,13 +4,10 @@ Time only labels, position orders. A row says that the log had come to `position
 state as of an instant is the one after the last position whose t is not later.
 """
 
-from collections.abc import Sequence
-from typing import Any
-
-from psycopg import Cursor
+from collections.abc import Iterator, Sequence
 
 from domain.event import Recorded
-from projections.projection import Async
+from projections.projection import Async, Read, Write
 
 TABLES = """
 CREATE TABLE log_time (
@@ -23,10 +20,10 @@ AS_OF = "SELECT position FROM log_time WHERE t <= %s ORDER BY t DESC LIMIT 1"
 """The position that an instant stands for; no row: before the log began."""
 
 
-def apply(cursor: Cursor[Any], batch: Sequence[Recorded]) -> None:
+def apply(read: Read, batch: Sequence[Recorded]) -> Iterator[Write]:
     """One row an instant, however the log is cut into batches."""
-    row = cursor.execute("SELECT t FROM log_time ORDER BY t DESC LIMIT 1", prepare=True).fetchone()
-    latest: int = row[0] if row else 0
+    row = read("SELECT t FROM log_time ORDER BY t DESC LIMIT 1", ())
+    latest: int = row[0][0] if row else 0
     reached: dict[int, int] = {}
     for recorded in batch:
         latest = max(latest, recorded.recorded_at)
@@ -35,7 +32,7 @@ def apply(cursor: Cursor[Any], batch: Sequence[Recorded]) -> None:
     INSERT INTO log_time (t, position) SELECT t, position FROM unnest(%s::bigint[], %s::bigint[]) AS given (t, position)
     ON CONFLICT (t) DO UPDATE SET position = excluded.position
     """
-    cursor.execute(sql, (list(reached), list(reached.values())), prepare=True)
+    yield sql, (list(reached), list(reached.values()))
 
 
 PROJECTION = Async("log_time", TABLES, apply)

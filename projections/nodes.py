@@ -2,29 +2,31 @@
 
 from typing import Any
 
-from domain import node, node_view
-from projections.documents import Model, encode
-from projections.projection import Async
+from msgspec.structs import replace
 
-TABLES = """
+from domain import node, node_view
+from projections.documents import KEEPING, Documents, encode
+
+TABLES = f"""
 CREATE TABLE nodes (
     id text PRIMARY KEY,
     tenant_id text NOT NULL,
     site_id text NOT NULL,
     pool_id text,
-    name text NOT NULL,
     role text NOT NULL,
     provision_state text NOT NULL,
     connectivity text NOT NULL,
+    schedulable boolean NOT NULL,
+    name text NOT NULL,
     gateway text NOT NULL,
     session bigint NOT NULL,
-    schedulable boolean NOT NULL,
     scalars jsonb NOT NULL,
     created_at bigint NOT NULL,
+    since bigint NOT NULL,
     version bigint NOT NULL,
     view bytea NOT NULL,
     state bytea NOT NULL
-);
+) {KEEPING};
 CREATE INDEX nodes_by_tenant ON nodes (tenant_id, created_at, id);
 CREATE INDEX nodes_by_pool ON nodes (pool_id);
 CREATE INDEX nodes_by_site ON nodes (site_id) WHERE role = 'site';
@@ -32,42 +34,58 @@ CREATE INDEX nodes_by_gateway ON nodes (gateway) WHERE connectivity = 'connected
 """
 
 
-def row(id: str, state: node.State, version: int) -> tuple[Any, ...]:
+def facets(state: node.State) -> tuple[Any, ...]:
     return (
-        id,
         state.owner_tenant_id,
         state.site_id,
         state.pool_id,
-        state.name,
         state.role,
         state.provision_state,
         state.connectivity,
+        not state.reasons,
+    )
+
+
+def columns(id: str, state: node.State, version: int) -> tuple[Any, ...]:
+    return (
+        state.name,
         state.gateway,
         state.session,
-        not state.reasons,
         encode(state.scalars).decode(),
         state.created_at,
-        version,
         encode(node_view.view(id, state, version)),
     )
 
 
-MODEL = Model(
+def kept(state: node.State) -> node.State:
+    """An event replaces these whole, and lists do not show them: the log and its stream have them."""
+    return replace(state, inventory=None, devices=())
+
+
+MODEL = Documents(
+    "nodes",
     "node_",
     node.State,
-    "SELECT id, version, state FROM nodes WHERE id = ANY(%s)",
-    """
-    INSERT INTO nodes (id, tenant_id, site_id, pool_id, name, role, provision_state, connectivity, gateway,
-        session, schedulable, scalars, created_at, version, view, state)
-    VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s::jsonb, %s, %s, %s, %s)
-    ON CONFLICT (id) DO UPDATE SET
-        pool_id = excluded.pool_id, name = excluded.name, role = excluded.role,
-        provision_state = excluded.provision_state, connectivity = excluded.connectivity,
-        gateway = excluded.gateway, session = excluded.session,
-        schedulable = excluded.schedulable, scalars = excluded.scalars, version = excluded.version,
-        view = excluded.view, state = excluded.state
-    """,
-    row,
+    facets=(
+        "tenant_id text",
+        "site_id text",
+        "pool_id text",
+        "role text",
+        "provision_state text",
+        "connectivity text",
+        "schedulable boolean",
+    ),
+    columns=(
+        "name text",
+        "gateway text",
+        "session bigint",
+        "scalars jsonb",
+        "created_at bigint",
+        "view bytea",
+    ),
+    facets_of=facets,
+    columns_of=columns,
+    kept=kept,
 )
 
-PROJECTION = Async("nodes", TABLES, MODEL.apply, MODEL.shape)
+PROJECTION = MODEL.projection(TABLES)

@@ -3,59 +3,52 @@
 from typing import Any
 
 from domain import pool
-from projections.documents import Model, encode
-from projections.projection import Async
+from projections.documents import KEEPING, Documents, encode
 
-TABLES = """
+TABLES = f"""
 CREATE TABLE pools (
     id text PRIMARY KEY,
     tenant_id text NOT NULL,
     site_id text NOT NULL,
+    gpu_model text NOT NULL,
+    retired boolean NOT NULL,
     name text NOT NULL,
     class text NOT NULL,
-    gpu_model text NOT NULL,
     sharing text NOT NULL,
-    retired boolean NOT NULL,
     created_at bigint NOT NULL,
+    since bigint NOT NULL,
     version bigint NOT NULL,
     view bytea NOT NULL,
     tenant_view bytea NOT NULL,
     state bytea NOT NULL
-);
+) {KEEPING};
 CREATE INDEX pools_by_tenant ON pools (tenant_id, created_at, id);
 """
 
 
-def row(id: str, state: pool.State, version: int) -> tuple[Any, ...]:
+def facets(state: pool.State) -> tuple[Any, ...]:
+    return state.owner_tenant_id, state.site_id, state.gpu_model, state.retired
+
+
+def columns(id: str, state: pool.State, version: int) -> tuple[Any, ...]:
     return (
-        id,
-        state.owner_tenant_id,
-        state.site_id,
         state.name,
         state.class_,
-        state.gpu_model,
         state.sharing,
-        state.retired,
         state.created_at,
-        version,
         encode(pool.view(id, state, version)),
         encode(pool.tenant_view(id, state, version)),
     )
 
 
-MODEL = Model(
+MODEL = Documents(
+    "pools",
     "pool_",
     pool.State,
-    "SELECT id, version, state FROM pools WHERE id = ANY(%s)",
-    """
-    INSERT INTO pools (id, tenant_id, site_id, name, class, gpu_model, sharing, retired, created_at,
-        version, view, tenant_view, state)
-    VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
-    ON CONFLICT (id) DO UPDATE SET
-        name = excluded.name, retired = excluded.retired, version = excluded.version,
-        view = excluded.view, tenant_view = excluded.tenant_view, state = excluded.state
-    """,
-    row,
+    facets=("tenant_id text", "site_id text", "gpu_model text", "retired boolean"),
+    columns=("name text", "class text", "sharing text", "created_at bigint", "view bytea", "tenant_view bytea"),
+    facets_of=facets,
+    columns_of=columns,
 )
 
-PROJECTION = Async("pools", TABLES, MODEL.apply, MODEL.shape)
+PROJECTION = MODEL.projection(TABLES)

@@ -7,7 +7,6 @@ from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
-from psycopg import Cursor
 
 from domain.event import Recorded
 
@@ -53,15 +52,22 @@ class Inline(Struct, frozen=True):
     fold: Callable[[Recorded], Iterable[Statement]]
 
 
+Read = Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]
+"""Asks the projection's own tables, as they stand before a batch."""
+
+Write = tuple[str, Sequence[Any]]
+"""A statement that changes them, and its parameters, as pipeline.run takes them."""
+
+
 class Async(Struct, frozen=True):
-    """Runs in a worker, in batches; `apply` writes its rows with the cursor it is given and nothing else.
+    """Runs in a worker, in batches; `apply` reads its own rows and gives the statements that bring them forward.
 
     `shape` describes what its rows hold beside columns: where it changes, the rows have to be made anew.
     """
 
     name: str
     tables: str
-    apply: Callable[[Cursor[Any], Sequence[Recorded]], None]
+    apply: Callable[[Read, Sequence[Recorded]], Iterable[Write]]
     shape: str = ""
 
 

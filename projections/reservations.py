@@ -1,12 +1,11 @@
-"""Reservations as lists show them, and when time next has to do with each."""
+"""Reservations as lists show them, and when each next needs attention."""
 
 from typing import Any
 
 from domain import reservation
-from projections.documents import Model, encode
-from projections.projection import Async
+from projections.documents import KEEPING, Documents, encode
 
-TABLES = """
+TABLES = f"""
 CREATE TABLE reservations (
     id text PRIMARY KEY,
     tenant_id text NOT NULL,
@@ -16,16 +15,19 @@ CREATE TABLE reservations (
     starts_at bigint,
     ends_at bigint,
     due_at bigint,
-    due_rank integer NOT NULL,
+    due_rank smallint NOT NULL,
     created_at bigint NOT NULL,
+    since bigint NOT NULL,
     version bigint NOT NULL,
     view bytea NOT NULL,
     state bytea NOT NULL
-);
+) {KEEPING};
 CREATE INDEX reservations_by_tenant ON reservations (tenant_id, created_at, id);
+CREATE INDEX reservations_by_id ON reservations (tenant_id, id);
 CREATE INDEX reservations_by_pool ON reservations (pool_id, created_at, id);
 CREATE INDEX reservations_due ON reservations (due_at, due_rank, id) WHERE due_at IS NOT NULL;
 """
+
 
 ENDS, STARTS = 0, 1
 """At one instant ends come before starts (domain.md §5)."""
@@ -53,38 +55,33 @@ def due(state: reservation.State) -> tuple[int | None, int]:
             return None, ENDS
 
 
-def row(id: str, state: reservation.State, version: int) -> tuple[Any, ...]:
+def facets(state: reservation.State) -> tuple[Any, ...]:
     draft = state.draft
     assert draft is not None
-    return (
-        id,
-        draft.tenant_id,
-        draft.pool_id,
-        draft.project_id,
-        state.status,
-        state.starts_at,
-        state.ends_at,
-        *due(state),
-        draft.at,
-        version,
-        encode(reservation.view(id, state, version)),
-    )
+    return draft.tenant_id, draft.pool_id, draft.project_id, state.status
 
 
-MODEL = Model(
+def columns(id: str, state: reservation.State, version: int) -> tuple[Any, ...]:
+    assert state.draft is not None
+    shown = encode(reservation.view(id, state, version))
+    return state.starts_at, state.ends_at, *due(state), state.draft.at, shown
+
+
+MODEL = Documents(
+    "reservations",
     "rsv_",
     reservation.State,
-    "SELECT id, version, state FROM reservations WHERE id = ANY(%s)",
-    """
-    INSERT INTO reservations (id, tenant_id, pool_id, project_id, state_name, starts_at, ends_at, due_at, due_rank,
-        created_at, version, view, state)
-    VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
-    ON CONFLICT (id) DO UPDATE SET
-        state_name = excluded.state_name, starts_at = excluded.starts_at, ends_at = excluded.ends_at,
-        due_at = excluded.due_at, due_rank = excluded.due_rank, version = excluded.version,
-        view = excluded.view, state = excluded.state
-    """,
-    row,
+    facets=("tenant_id text", "pool_id text", "project_id text", "state_name text"),
+    columns=(
+        "starts_at bigint",
+        "ends_at bigint",
+        "due_at bigint",
+        "due_rank bigint",
+        "created_at bigint",
+        "view bytea",
+    ),
+    facets_of=facets,
+    columns_of=columns,
 )
 
-PROJECTION = Async("reservations", TABLES, MODEL.apply, MODEL.shape)
+PROJECTION = MODEL.projection(TABLES)

@@ -3,40 +3,39 @@
 from typing import Any
 
 from domain import site
-from projections.documents import Model, encode
-from projections.projection import Async
+from projections.documents import KEEPING, Documents, encode
 
-TABLES = """
+TABLES = f"""
 CREATE TABLE sites (
     id text PRIMARY KEY,
     tenant_id text NOT NULL,
-    name text NOT NULL,
     kind text NOT NULL,
     created_at bigint NOT NULL,
+    since bigint NOT NULL,
     version bigint NOT NULL,
     view bytea NOT NULL,
     state bytea NOT NULL
-);
+) {KEEPING};
 CREATE INDEX sites_by_tenant ON sites (tenant_id, created_at, id);
 """
 
 
-def row(id: str, state: site.State, version: int) -> tuple[Any, ...]:
-    shown = encode(site.view(id, state, version))
-    return (id, state.owner_tenant_id, state.name, state.kind, state.created_at, version, shown)
+def facets(state: site.State) -> tuple[Any, ...]:
+    return state.owner_tenant_id, state.kind
 
 
-MODEL = Model(
+def columns(id: str, state: site.State, version: int) -> tuple[Any, ...]:
+    return state.created_at, encode(site.view(id, state, version))
+
+
+MODEL = Documents(
+    "sites",
     "site_",
     site.State,
-    "SELECT id, version, state FROM sites WHERE id = ANY(%s)",
-    """
-    INSERT INTO sites (id, tenant_id, name, kind, created_at, version, view, state)
-    VALUES (%s, %s, %s, %s, %s, %s, %s, %s)
-    ON CONFLICT (id) DO UPDATE SET
-        name = excluded.name, version = excluded.version, view = excluded.view, state = excluded.state
-    """,
-    row,
+    facets=("tenant_id text", "kind text"),
+    columns=("created_at bigint", "view bytea"),
+    facets_of=facets,
+    columns_of=columns,
 )
 
-PROJECTION = Async("sites", TABLES, MODEL.apply, MODEL.shape)
+PROJECTION = MODEL.projection(TABLES)

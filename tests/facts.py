@@ -1,13 +1,15 @@
 """Facts put straight into the log, for tests of what lies below the commands."""
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+import psycopg
+
 from adapters.ids import Mint
-from adapters.postgres import rebuild
+from adapters.postgres import pipeline, rebuild
 from adapters.postgres.pool import Pool, pool
 from adapters.postgres.store import EventStore
 from domain import claim, node, offering, reservation, site
@@ -15,6 +17,7 @@ from domain import pool as pools
 from domain.device import Device
 from domain.event import Append, Change, Event, Fence, Meta
 from projections import table
+from projections.projection import Write
 
 TENANT = "acme"
 META = Meta("identity:acme/alice")
@@ -156,3 +159,8 @@ def at_once(jobs: Sequence[Callable[[], R]]) -> list[R | Exception]:
 def differences(dsn: str) -> list[str]:
     """What `audit diff` finds, shortened to tables with examples."""
     return [f"{d.table}: {d.examples}" for d in rebuild.compare(dsn, table.ALL).differences]
+
+
+def write(connection: psycopg.Connection[Any], writes: Iterable[Write]) -> None:
+    """Do what a projection says, as the runner does."""
+    pipeline.run(connection, list(writes))

@@ -75,11 +75,14 @@ class Follower:
             return self._moved.wait_for(lambda: self._seen >= position, seconds)
 
     def catch_up(self) -> None:
-        """Read to the present end in the caller's thread, before the thread is started.
+        """Read, in the caller's thread, before the follower's is started, to where the log ends now.
 
-        A hole that a writer keeps open for over a second is left to the thread.
+        What others append meanwhile is left to the thread, and so is a hole that a writer keeps open for over a second.
         """
-        while self._turn():
+        with self._pool.connection() as connection:
+            row = connection.execute("SELECT coalesce(max(notification_id), 0) FROM stored_events").fetchone()
+        end = row[0] if row else 0
+        while self._seen < end and self._turn():
             if self._tail.held_open:
                 if self._tail.hole_age > HOLE_S:
                     return

@@ -16,7 +16,7 @@ LATE_S: Final = TTL_S / 4
 _READ: LiteralString = "SELECT holder, epoch, beats FROM coordination_leases WHERE name = %s"
 _FIRST: LiteralString = """
 INSERT INTO coordination_leases (name, holder, epoch, beats) VALUES (%s, %s, 1, 0)
-ON CONFLICT (name) DO NOTHING RETURNING epoch
+ON CONFLICT DO NOTHING RETURNING epoch
 """
 _TAKE: LiteralString = """
 UPDATE coordination_leases SET holder = %s, epoch = epoch + 1, beats = 0

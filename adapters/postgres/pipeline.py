@@ -19,7 +19,10 @@ import psycopg
 from psycopg import errors, pq
 
 _BOOL, _BYTEA, _INT8, _TEXT, _INFERRED = 16, 17, 20, 25, 0
-_ARRAY_OF: Final = {_BYTEA: 1001, _INT8: 1016, _TEXT: 1009}
+_ARRAY_OF: Final = {_BOOL: 1000, _BYTEA: 1001, _INT8: 1016, _TEXT: 1009}
+_ELEMENT: Final = {bool: _BOOL, bytes: _BYTEA, int: _INT8, str: _TEXT}
+_LENGTH, _LONG = struct.Struct(">i"), struct.Struct(">iq")
+_NULL, _TRUE, _FALSE = _LENGTH.pack(-1), _LENGTH.pack(1) + b"\x01", _LENGTH.pack(1) + b"\x00"
 _AS_TEXT, _BINARY = 0, 1
 _FAILED: Final = (pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.BAD_RESPONSE)
 
@@ -33,7 +36,7 @@ _numbers = count()
 def run(connection: psycopg.Connection[Any], statements: Sequence[tuple[str, Sequence[Any]]]) -> list[int]:
     """Run the statements as one transaction; return the first column, an int8, of what the last one returned.
 
-    Parameters are str, int, bool, bytes, None, and lists of str, of int or of bytes. The connection must be in
+    Parameters are str, int, bool, bytes, None, and lists of these. The connection must be in
     autocommit mode; inside a transaction of its own the statements become part of that. Raises the first error, typed;
     then nothing was written. On any other trouble the connection is closed, for it may be in the middle of something.
     """
@@ -147,15 +150,17 @@ Encoded = tuple[int, int, bytes | None]
 
 
 def _list(values: Sequence[Any]) -> Encoded:
-    """As the server's own array format: one dimension, counted from 1, without nulls."""
-    of = _BYTEA if values and type(values[0]) is bytes else _INT8 if values and type(values[0]) is int else _TEXT
+    """As the server's own array format: one dimension, counted from 1; nulls are allowed."""
+    of = next((_ELEMENT[type(value)] for value in values if value is not None), _TEXT)
     if of == _INT8:
-        body = b"".join([struct.pack(">iq", 8, value) for value in values])
+        cells = [_NULL if value is None else _LONG.pack(8, value) for value in values]
+    elif of == _BOOL:
+        cells = [_NULL if value is None else _TRUE if value else _FALSE for value in values]
     else:
-        cells = values if of == _BYTEA else [value.encode() for value in values]
-        body = b"".join([part for cell in cells for part in (struct.pack(">i", len(cell)), cell)])
-    head = struct.pack(">iiiii", 1, 0, of, len(values), 1) if values else struct.pack(">iii", 0, 0, of)
-    return _ARRAY_OF[of], _BINARY, head + body
+        coded = values if of == _BYTEA else [value if value is None else value.encode() for value in values]
+        cells = [_NULL if value is None else _LENGTH.pack(len(value)) + value for value in coded]
+    head = struct.pack(">iiiii", 1, None in values, of, len(values), 1) if values else struct.pack(">iii", 0, 0, of)
+    return _ARRAY_OF[of], _BINARY, head + b"".join(cells)
 
 
 def _text(value: str) -> Encoded:

@@ -12,7 +12,7 @@ from msgspec import Struct
 from adapters.postgres import pipeline
 from adapters.postgres.mapper import decode
 from adapters.postgres.reader import Tail
-from adapters.postgres.runner import digest
+from adapters.postgres.runner import digest, reading
 from domain.event import Recorded
 from projections.projection import Appends, Async, Inline, Projection, replay
 
@@ -61,19 +61,18 @@ def events(connection: psycopg.Connection[Any], after: int = 0) -> Iterator[list
 
 
 def apply(
-    cursor: psycopg.Cursor[Any],
+    connection: psycopg.Connection[Any],
     projection: Projection,
     batch: Sequence[Recorded],
     appends: Sequence[Sequence[Recorded]],
 ) -> None:
     """Fold a batch; inline projections fold whole appends, in the order of their steps."""
     if isinstance(projection, Async):
-        if batch:
-            projection.apply(cursor, batch)
-        return
-    repeated = [(s.sql, s.params) for append in appends for s in replay(projection, append)]
-    if repeated:
-        pipeline.run(cursor.connection, repeated)
+        writes = list(projection.apply(reading(connection), batch)) if batch else []
+    else:
+        writes = [(s.sql, s.params) for append in appends for s in replay(projection, append)]
+    if writes:
+        pipeline.run(connection, writes)
 
 
 def compare(dsn: str, projections: Sequence[Projection], progress: Progress = lambda n: None) -> Verdict:
@@ -94,7 +93,7 @@ def compare(dsn: str, projections: Sequence[Projection], progress: Progress = la
             for batch in events(connection):
                 read, whole = read + len(batch), appends.whole(batch)
                 for projection in projections:
-                    apply(cursor, projection, _upto(batch, upto.get(projection.name, 0)), whole)
+                    apply(connection, projection, _upto(batch, upto.get(projection.name, 0)), whole)
                 progress(read)
             return _compared(cursor, projections, read)
         finally:
@@ -138,6 +137,7 @@ def rebuild(dsn: str, projection: Projection, progress: Progress = lambda n: Non
     """
     scratch = f"rebuild_{projection.name}"
     with psycopg.connect(dsn, autocommit=True, application_name="better-compute rebuild") as connection:
+        connection.execute("SET synchronous_commit TO off")
         connection.prepare_threshold = None  # or psycopg would drop the pipeline's plans when a swap rolls back
         _alone(connection, projection)
         try:
@@ -178,12 +178,11 @@ class _Filling:
         self._progress = progress
 
     def on(self) -> None:
-        """To the present end, or to a hole that is still open; a transaction a batch unless one is under way."""
+        """To the present end, or to a hole that is still open; a transaction a batch, or part of one under way."""
         while True:
             batch = self.tail.read(self._connection)
             if batch:
-                with self._connection.transaction():
-                    apply(self._connection.cursor(), self._projection, batch, self.appends.whole(batch))
+                apply(self._connection, self._projection, batch, self.appends.whole(batch))
                 self.read += len(batch)
                 self._progress(self.read)
             elif not self.tail.hole_age or self.tail.held_open:
@@ -207,6 +206,7 @@ def _swapped(connection: psycopg.Connection[Any], projection: Projection, scratc
     try:
         with connection.transaction():
             connection.execute(f"SET LOCAL lock_timeout = {_LOCK_MS}".encode())
+            connection.execute("SET LOCAL synchronous_commit TO on")
             row = connection.execute(_STANDS, (projection.name,)).fetchone()
             live = [name for name in names if _exists(connection, name)]
             if live:

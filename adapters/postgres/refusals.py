@@ -1,12 +1,15 @@
 """What the database refused, in the house's own words (architecture.md §2: typed, at once, never retried here)."""
 
 import json
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 import psycopg
 
 from commands.ports import NodeClosed, QueueAhead, Race
 from domain import errors
+
+REFUSED: Final = "BC001"
+"""The SQLSTATE of the migrations' `refuse`; its message is one of the codes below."""
 
 _AGAIN = (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)
 _BUSY = (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled)
@@ -14,7 +17,7 @@ _BUSY = (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled)
 
 def translate(fault: psycopg.Error) -> NoReturn:
     """Raise the Race or Refusal that this error means; what is none of ours is raised as it came."""
-    if fault.sqlstate == "BC001":
+    if fault.sqlstate == REFUSED:
         _named(fault.diag.message_primary or "", json.loads(fault.diag.message_detail or "{}"))
     if isinstance(fault, psycopg.errors.ExclusionViolation):
         raise errors.DoubleBooked("a device is booked in this time already") from fault

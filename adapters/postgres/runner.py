@@ -7,15 +7,23 @@ from typing import Any, LiteralString
 
 import psycopg
 
+from adapters.postgres import pipeline
 from adapters.postgres.pool import Pool
 from adapters.postgres.reader import Tail
+from adapters.postgres.refusals import REFUSED
 from domain.event import Recorded, tag
-from projections.projection import Async, Inline, Projection
+from projections.projection import Async, Inline, Projection, Read, Write
 
 log = logging.getLogger(__name__)
 
-_LOCKED: LiteralString = "SELECT position FROM projection_positions WHERE name = %s FOR UPDATE"
-_ADVANCE: LiteralString = "UPDATE projection_positions SET position = %s, failure = NULL WHERE name = %s"
+_LOCKED: LiteralString = "SELECT 1 FROM projection_positions WHERE name = ANY(%s::text[]) ORDER BY name FOR UPDATE"
+_UNMOVED: LiteralString = """
+SELECT refuse('MOVED', jsonb_build_object('name', known.name))
+FROM unnest(%s::text[], %s::bigint[]) AS known (name, position)
+LEFT JOIN projection_positions AS stands ON stands.name = known.name
+WHERE stands.position IS DISTINCT FROM known.position LIMIT 1
+"""
+_ADVANCE: LiteralString = "UPDATE projection_positions SET position = %s, failure = NULL WHERE name = ANY(%s::text[])"
 _FAILED: LiteralString = "UPDATE projection_positions SET failure = %s WHERE name = %s"
 _STANDS: LiteralString = "SELECT position, failure FROM projection_positions WHERE name = %s"
 _KNOWN: LiteralString = "SELECT name, tables_digest, position FROM projection_positions"
@@ -47,19 +55,29 @@ def create_tables(dsn: str, projections: Sequence[Projection]) -> list[str]:
     return [p.name for p in projections if known[p.name] != digest(p)]
 
 
+def reading(connection: psycopg.Connection[Any]) -> Read:
+    """How a projection asks its own tables."""
+
+    def read(sql: str, params: Sequence[Any]) -> list[tuple[Any, ...]]:
+        return connection.execute(sql.encode(), params, prepare=True, binary=True).fetchall()
+
+    return read
+
+
 class Poisoned(Exception):
     """An event that a projection cannot take; the message says which and why."""
 
 
-class _Behind(Exception):
-    """The projection has not seen what came before this batch."""
+class _Moved(Exception):
+    """Somebody else has brought the projection to another position."""
 
 
 class Runner:
     """Applies batches to the projections of this process; belongs to the follower's thread.
 
-    Position and rows change in one transaction under the position's row lock, so several runners on one database,
-    of this process or another, give each event to each projection once. `start` is where the follower begins.
+    All that a batch changes goes to the server at once: positions, checked and moved under their rows' locks, and the
+    rows of every projection, as one transaction. So several runners on one database, of this process or another, give
+    each event to each projection once. `start` is where the follower begins.
     """
 
     def __init__(self, pool: Pool, projections: Sequence[Async], start: int = 0) -> None:
@@ -81,13 +99,28 @@ class Runner:
         return min(self.positions.values(), default=0)
 
     def apply(self, batch: Sequence[Recorded]) -> None:
-        last = batch[-1].position
-        for projection in self._projections:
-            if projection.name in self.failures and not self._forgiven(projection):
-                continue
-            if self.positions[projection.name] < last:
-                self._guarded(projection, lambda of=projection: self._bring(of, batch))  # type: ignore[misc]
-        self._given = last
+        """Bring every projection forward together; where that fails, each by itself."""
+        going = [of for of in self._projections if of.name not in self.failures or self._forgiven(of)]
+        try:
+            alone = self._together(going, batch)
+        except psycopg.OperationalError:
+            raise
+        except Exception as fault:
+            log.info("the projections go on one by one: %r", fault)
+            alone = going
+        for projection in alone:
+            self._guarded(projection, lambda of=projection: self._bring(of, batch))  # type: ignore[misc]
+        self._given = batch[-1].position
+
+    def _together(self, going: Sequence[Async], batch: Sequence[Recorded]) -> list[Async]:
+        """Write for all that have seen what came before the batch; return the others."""
+        while True:
+            level = [of for of in going if self.positions[of.name] >= self._given]
+            try:
+                self._write(level, batch)
+                return [of for of in going if of not in level]
+            except _Moved:
+                self.load()
 
     def retry(self, name: str) -> str | None:
         """Bring a stopped projection to the log's end; return its failure when it stops again."""
@@ -109,53 +142,76 @@ class Runner:
             self._say(projection.name, str(fault))
 
     def _bring(self, projection: Async, batch: Sequence[Recorded]) -> None:
-        try:
-            self._take(projection, batch, self._given)
-        except _Behind:
+        if self._look(projection) < self._given:
             self._resume(projection)
-            self._take(projection, batch, 0)
+        self._take(projection, batch)
 
     def _resume(self, projection: Async) -> None:
         """Read the log from where the projection stands to its end, or to a hole that is still open."""
-        with self._pool.connection() as connection:
-            row = connection.execute(_STANDS, (projection.name,)).fetchone()
-        tail = Tail(row[0] if row else 0, self._given)
+        tail = Tail(self._look(projection), self._given)
         while True:
             with self._pool.connection() as connection:
                 batch = tail.read(connection)
             if batch:
-                self._take(projection, batch, 0)
+                self._take(projection, batch)
             elif not tail.hole_age or tail.held_open:
                 return
 
-    def _take(self, projection: Async, batch: Sequence[Recorded], after: int) -> None:
-        """Apply a batch; when that fails, one event at a time up to the one that is to blame."""
-        try:
-            self._apply(projection, batch, after)
-        except (psycopg.OperationalError, _Behind):
-            raise
-        except Exception:
-            for recorded in batch:
-                try:
-                    self._apply(projection, [recorded], 0)
-                except psycopg.OperationalError:
-                    raise
-                except Exception as fault:
-                    name, of = tag(recorded.event), f"{recorded.stream} version {recorded.version}"
-                    raise Poisoned(f"position {recorded.position}, {name} of {of}: {fault!r}") from fault
+    def _take(self, projection: Async, batch: Sequence[Recorded]) -> None:
+        """Apply a batch; when that fails, one event at a time up to the one that is to blame.
 
-    def _apply(self, projection: Async, batch: Sequence[Recorded], after: int) -> None:
+        Who finds that another runner moved the position looks again: each time that one got further.
+        """
+        while self.positions[projection.name] < batch[-1].position:
+            try:
+                self._write([projection], batch)
+            except _Moved:
+                self._look(projection)
+            except psycopg.OperationalError:
+                raise
+            except Exception:
+                self._one_by_one(projection, batch)
+
+    def _one_by_one(self, projection: Async, batch: Sequence[Recorded]) -> None:
+        for recorded in batch:
+            try:
+                self._write([projection], [recorded])
+            except psycopg.OperationalError:
+                raise
+            except _Moved:
+                self._look(projection)
+                return
+            except Exception as fault:
+                name, of = tag(recorded.event), f"{recorded.stream} version {recorded.version}"
+                raise Poisoned(f"position {recorded.position}, {name} of {of}: {fault!r}") from fault
+
+    def _write(self, projections: Sequence[Async], batch: Sequence[Recorded]) -> None:
+        """Bring these forward by what they have not seen of the batch; raises _Moved if one stands elsewhere."""
         last = batch[-1].position
-        with self._pool.connection() as connection, connection.transaction():
-            cursor = connection.cursor()
-            row: Any = cursor.execute(_LOCKED, (projection.name,), prepare=True).fetchone()
-            if row[0] < after:
-                raise _Behind
-            fresh = [recorded for recorded in batch if recorded.position > row[0]]
-            if fresh:
-                projection.apply(cursor, fresh)
-                cursor.execute(_ADVANCE, (last, projection.name), prepare=True)
-        self.positions[projection.name] = max(last, row[0])
+        stand = {of.name: self.positions[of.name] for of in projections if self.positions[of.name] < last}
+        if not stand:
+            return
+        names = list(stand)
+        with self._pool.connection() as connection:
+            read = reading(connection)
+            writes: list[Write] = [(_LOCKED, (names,)), (_UNMOVED, (names, list(stand.values())))]
+            for projection in projections:
+                if (after := stand.get(projection.name)) is not None:
+                    writes += projection.apply(read, [one for one in batch if one.position > after])
+            try:
+                pipeline.run(connection, [*writes, (_ADVANCE, (last, names))])
+            except psycopg.Error as fault:
+                if fault.sqlstate == REFUSED and fault.diag.message_primary == "MOVED":
+                    raise _Moved from fault
+                raise
+        self.positions.update(dict.fromkeys(names, last))
+
+    def _look(self, projection: Async) -> int:
+        """Where it stands, by the database."""
+        with self._pool.connection() as connection:
+            row = connection.execute(_STANDS, (projection.name,), prepare=True).fetchone()
+        self.positions[projection.name] = row[0] if row else 0
+        return self.positions[projection.name]
 
     def _forgiven(self, projection: Async) -> bool:
         """Whether somebody has brought a stopped projection past its trouble: `projections retry`, another process."""

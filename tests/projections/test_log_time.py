@@ -5,9 +5,10 @@ from collections.abc import Iterator, Sequence
 import psycopg
 import pytest
 
+from adapters.postgres.runner import reading
 from domain import site
 from domain.event import Recorded
-from facts import META
+from facts import META, write
 from projections import log_time
 
 EVENT = site.Renamed("a", "b", "root")
@@ -31,6 +32,6 @@ def test_an_instant_stands_for_the_last_position_not_later_however_the_log_was_c
     cursor: psycopg.Cursor, size: int, instant: int, position: int | None
 ) -> None:
     for begin in range(0, len(LOG), size):
-        log_time.apply(cursor, events(LOG[begin : begin + size]))
+        write(cursor.connection, log_time.apply(reading(cursor.connection), events(LOG[begin : begin + size])))
     row = cursor.execute(log_time.AS_OF, (instant,)).fetchone()
     assert (row[0] if row else None) == position

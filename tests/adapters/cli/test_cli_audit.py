@@ -9,9 +9,11 @@ from click.testing import CliRunner, Result
 
 from adapters.cli.audit import replay
 from adapters.postgres.mapper import EventMapper
+from adapters.postgres.runner import reading
 from domain import site
 from domain.event import Recorded
 from facts import META
+from facts import write as do
 from projections import log_time
 
 READINGS = (100, 100, 90, 130, 120, 131)
@@ -44,7 +46,7 @@ def label(connection: psycopg.Connection, positions: Sequence[int]) -> None:
         for n, position in enumerate(positions)
     ]
     if batch:
-        log_time.apply(connection.cursor(), batch)
+        do(connection, log_time.apply(reading(connection), batch))
 
 
 def run(dsn: str, until: str, stream: str = "site_1") -> Result:

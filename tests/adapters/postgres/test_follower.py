@@ -37,6 +37,17 @@ def test_each_consumer_gets_all_of_the_log_in_order(given: Facts) -> None:
     assert following.position == last(given)
 
 
+def test_the_start_reads_to_where_the_log_ended_then_however_fast_others_write(given: Facts) -> None:
+    def writing(batch: Sequence[Recorded]) -> None:
+        given.site()
+
+    given.site()
+    end = last(given)
+    following = Follower(given.connections, [writing])
+    following.catch_up()
+    assert end <= following.position < last(given)
+
+
 def test_whoever_waits_for_a_position_is_woken_when_all_have_it(given: Facts) -> None:
     seen: list[Recorded] = []
     following = Follower(given.connections, [seen.extend])

@@ -9,7 +9,7 @@ from adapters.postgres.pool import Pool, pool
 from domain import errors
 from domain import pool as pools
 from domain.event import Fence
-from facts import Facts
+from facts import Facts, at_once
 
 
 class Clock:
@@ -46,6 +46,13 @@ def test_the_first_who_asks_has_it_and_others_stand_by(connections: Pool) -> Non
     assert first.tick()
     assert not second.tick()
     assert (first.fence, second.fence) == (Fence("pool:1", 1), None)
+
+
+def test_of_two_who_ask_first_at_one_moment_one_has_it_and_neither_fails(connections: Pool) -> None:
+    """Two processes started together on a new database: 6 in 2,000 once failed on the lease's second unique index."""
+    for n in range(300):
+        ones = [Lease(connections, f"pool:{n}", who) for who in "ab"]
+        assert sorted(at_once([one.tick for one in ones])) == [False, True]
 
 
 def test_a_holder_that_beats_is_never_taken_over(connections: Pool) -> None:

@@ -2,12 +2,10 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from threading import Thread
-from typing import Any
 
 import psycopg
 import pytest
 from click.testing import CliRunner
-from psycopg import Cursor
 
 from adapters.cli.projections import projections
 from adapters.postgres import rebuild, runner
@@ -19,7 +17,7 @@ from domain import site
 from domain.event import Recorded
 from facts import Facts, at_once
 from given import Plane
-from projections.projection import Async, Inline
+from projections.projection import Async, Inline, Read, Write
 
 TABLES = """
 CREATE TABLE counted (position bigint NOT NULL, name text NOT NULL);
@@ -32,10 +30,10 @@ class Counting:
     def __init__(self) -> None:
         self.before: Callable[[Recorded], object] = lambda recorded: None
 
-    def apply(self, cursor: Cursor[Any], batch: Sequence[Recorded]) -> None:
+    def apply(self, read: Read, batch: Sequence[Recorded]) -> Iterator[Write]:
         for recorded in batch:
             self.before(recorded)
-            cursor.execute("INSERT INTO counted VALUES (%s, %s)", (recorded.position, recorded.stream))
+            yield "INSERT INTO counted VALUES (%s, %s)", (recorded.position, recorded.stream)
 
     def named(self, name: str) -> Async:
         return Async(name, TABLES, self.apply)
