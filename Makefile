@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: install demo test lint types contracts check bench docs lock clean
+.PHONY: install demo test lint types contracts check bench bench-store bench-growth torture docs lock clean
 
 install: $(INSTALLED)
 
@@ -34,6 +34,15 @@ check: lint types contracts test
 
 bench: install
 	$(BIN)/python -m tests.bench
+
+bench-store: install
+	$(BIN)/python -m tests.bench.store
+
+bench-growth: install
+	$(BIN)/python -m tests.bench.growth
+
+torture: install
+	$(BIN)/python -m tests.torture
 
 docs: install
 	$(BIN)/python -m adapters.reference docs/reference
