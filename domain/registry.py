@@ -20,13 +20,17 @@ from domain.event import Event, Recorded, tag
 
 
 class Kind(Struct, frozen=True):
-    """An aggregate: the word for it in messages, its empty state, its fold, and whose it is."""
+    """An aggregate: the word for it in messages, its empty state, its fold, and whose it is.
+
+    Of streams that grow long, a snapshot is taken every so many events.
+    """
 
     noun: str
     initial: Any
     evolve: Callable[[Any, Any], Any]
     events: tuple[type[Event], ...]
     tenants: Callable[[Any], tuple[str, ...]]
+    snapshot_every: int = 0
 
 
 def _owner(state: Any) -> tuple[str]:
@@ -59,7 +63,7 @@ def _nobody(state: tenant.State) -> tuple[str, ...]:
 KINDS: Final[dict[str, Kind]] = {
     "adm": Kind("admission", admission.State(), admission.evolve, get_args(admission.Events), _caller),
     "jt": Kind("join token", join_token.State(), join_token.evolve, get_args(join_token.Events), _tenant),
-    "node": Kind("node", node.State(), node.evolve, get_args(node.Events), _owner),
+    "node": Kind("node", node.State(), node.evolve, get_args(node.Events), _owner, snapshot_every=100),
     "poff": Kind("offering", offering.State(), offering.evolve, get_args(offering.Events), _both_sides),
     "pool": Kind("pool", pool.State(), pool.evolve, get_args(pool.Events), _owner),
     "rsv": Kind("reservation", reservation.State(), reservation.evolve, get_args(reservation.Events), _claimant),

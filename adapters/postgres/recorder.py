@@ -119,14 +119,17 @@ class Recorder(PostgresApplicationRecorder):
             ).fetchall()
         return [StoredEvent(*row[:4]) for row in rows]
 
-    def select_rows(self, stream: str, after: int, until: int | None = None) -> list[tuple[Any, ...]]:
-        """Rows of a stream as tuples, for our own fold: the library's objects cost more than the query."""
+    def select_rows(
+        self, stream: str, after: int, until: int | None = None, upto: int | None = None
+    ) -> list[tuple[Any, ...]]:
+        """Rows of a stream as tuples, for our own fold: the library's objects cost more than the query.
+
+        Versions in `(after, until]`, at positions not beyond `upto`.
+        """
+        window = (stream, after, _LAST if until is None else until, _LAST if upto is None else upto)
         with self.pool.connection() as connection:
             return connection.execute(
-                f"{_STREAM} ORDER BY originator_version",
-                (stream, after, _LAST if until is None else until),
-                prepare=True,
-                binary=True,
+                f"{_STREAM} AND notification_id <= %s ORDER BY originator_version", window, prepare=True, binary=True
             ).fetchall()
 
     def select_log(self, after: int, upto: int, limit: int) -> list[tuple[Any, ...]]:

@@ -11,7 +11,7 @@ from eventsourcing.persistence import EventStore as LibraryStore
 from eventsourcing.persistence import PersistenceError
 from msgspec.structs import replace
 
-from adapters.postgres import envelope
+from adapters.postgres import envelope, snapshots
 from adapters.postgres.catalog import CatalogReader
 from adapters.postgres.mapper import EventMapper, decode
 from adapters.postgres.pool import Pool
@@ -53,13 +53,22 @@ class EventStore(CatalogReader):
             if known.version == until:
                 return known
             known = known if known.version < until else None
-        loaded = known or Loaded(registry.kind(stream).initial, 0)
-        recorded = [decode(*row) for row in self._recorder.select_rows(stream, loaded.version, until)]
-        if recorded:
-            loaded = _loaded(registry.fold_recorded(stream, recorded, loaded.state), recorded[-1])
+        if known is None:
+            known = snapshots.latest(self._pool, stream, snapshots.LAST if until is None else until)
+        before = known or Loaded(registry.kind(stream).initial, 0)
+        loaded = _folded(stream, before, self._recorder.select_rows(stream, before.version, until))
         if until is None and loaded.version:
             self._remember(stream, loaded)
+            if loaded.version - before.version >= registry.kind(stream).snapshot_every > 0:
+                snapshots.take(self._pool, stream, loaded)
         return loaded
+
+    def load_as_of(self, stream: str, position: int) -> Loaded:
+        """The state after everything up to this position of the log; version 0 when there was nothing of it."""
+        before = snapshots.latest(self._pool, stream, position=position)
+        before = before or Loaded(registry.kind(stream).initial, 0)
+        rows = self._recorder.select_rows(stream, before.version, upto=position)
+        return _folded(stream, before, rows)
 
     def _remember(self, stream: str, loaded: Loaded) -> None:
         with self._guard:
@@ -99,7 +108,10 @@ class EventStore(CatalogReader):
             one.stream: replace(one, position=row.notification.id) for one, row in zip(recorded, stored, strict=True)
         }
         for change, state in zip(append.changes, after, strict=True):
-            self._remember(change.stream, _loaded(state, last[change.stream]))
+            loaded = _loaded(state, last[change.stream])
+            self._remember(change.stream, loaded)
+            if snapshots.due(change.stream, change.expected, loaded.version):
+                snapshots.take(self._pool, change.stream, loaded)
         return stored[-1].notification.id
 
     def _after(self, change: Change) -> Any:
@@ -122,6 +134,11 @@ class EventStore(CatalogReader):
             return None
         found = [decode(*row) for row in rows]
         return found[0].position if found and found[0].event_id == last.event_id else None
+
+
+def _folded(stream: str, before: Loaded, rows: Sequence[tuple[Any, ...]]) -> Loaded:
+    recorded = [decode(*row) for row in rows]
+    return _loaded(registry.fold_recorded(stream, recorded, before.state), recorded[-1]) if recorded else before
 
 
 def _loaded(state: Any, last: Recorded) -> Loaded:

@@ -1,0 +1,98 @@
+"""Snapshots of long streams: the folded state at a version, to go on from (architecture.md §2).
+
+One is taken when an append passes a multiple of the kind's `snapshot_every`, and when a load had to fold that many.
+Each carries the schema under which it was folded, which is the domain's own code: a program of another domain ignores
+it and folds for itself. Nothing depends on a snapshot but the time that a load takes.
+"""
+
+import hashlib
+import importlib.resources
+import logging
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, Final, LiteralString
+
+import msgspec
+import psycopg
+
+from adapters.postgres import pipeline
+from adapters.postgres.mapper import decode
+from adapters.postgres.pool import Pool
+from commands.ports import Loaded
+from domain import registry
+
+log = logging.getLogger(__name__)
+
+_LATEST: LiteralString = """
+SELECT originator_version, position, event_id, correlation, state FROM stream_snapshots
+WHERE originator_id = %s AND originator_version <= %s AND position <= %s AND schema = %s
+ORDER BY originator_version DESC LIMIT 1
+"""
+_LATER: Final = ("SELECT set_config('synchronous_commit', 'off', true)", ())
+_FORGET: Final = "DELETE FROM stream_snapshots WHERE originator_id = %s AND schema <> %s"
+_KEEP: Final = """
+INSERT INTO stream_snapshots (originator_id, originator_version, position, schema, event_id, correlation, state)
+VALUES (%s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING
+"""
+_OF_STREAMS: LiteralString = """
+SELECT originator_id, array_agg(originator_version), array_agg(state) FROM stream_snapshots
+WHERE schema = %s GROUP BY originator_id ORDER BY originator_id
+"""
+_EVENTS: LiteralString = """
+SELECT originator_id, originator_version, topic, state, notification_id, recorded_at
+FROM stored_events WHERE originator_id = %s AND originator_version <= %s ORDER BY originator_version
+"""
+LAST: Final = 2**62
+
+
+@cache
+def schema() -> str:
+    """The SHA-256 of the domain's code, by which every state here was folded."""
+    found = hashlib.sha256()
+    for file in sorted(importlib.resources.files("domain").iterdir(), key=lambda entry: entry.name):
+        if file.name.endswith(".py"):
+            found.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
+    return found.hexdigest()
+
+
+def latest(pool: Pool, stream: str, version: int = LAST, position: int = LAST) -> Loaded | None:
+    """The newest state that is not beyond this version and this position; None when there is none to go on from."""
+    of = registry.kind(stream)
+    if not of.snapshot_every:
+        return None
+    with pool.connection() as connection:
+        row = connection.execute(_LATEST, (stream, version, position, schema()), prepare=True, binary=True).fetchone()
+    if row is None:
+        return None
+    return Loaded(msgspec.json.decode(row[4], type=type(of.initial)), *row[:4])
+
+
+def due(stream: str, before: int, after: int) -> bool:
+    """Whether a snapshot is to be taken between these versions."""
+    every = registry.kind(stream).snapshot_every
+    return bool(every) and before // every != after // every
+
+
+def take(pool: Pool, stream: str, loaded: Loaded) -> None:
+    """Keep a state. What went wrong is logged and no more: the append that led here has been recorded."""
+    state = msgspec.json.encode(loaded.state)
+    row = (stream, loaded.version, loaded.position, schema(), loaded.event_id, loaded.correlation, state)
+    try:
+        with pool.connection() as connection:
+            pipeline.run(connection, [_LATER, (_FORGET, (stream, schema())), (_KEEP, row)])
+    except psycopg.Error as fault:
+        log.warning("no snapshot of %s was taken: %s", stream, fault)
+
+
+def wrong(connection: psycopg.Connection[Any]) -> Iterator[str]:
+    """Which snapshots are not what the log gives, each as `stream version`; every stream is folded once."""
+    for stream, versions, states in connection.execute(_OF_STREAMS, (schema(),)).fetchall():
+        kept = dict(zip(versions, states, strict=True))
+        of = registry.kind(stream)
+        state, version = of.initial, 0
+        for row in connection.execute(_EVENTS, (stream, max(versions)), binary=True):
+            recorded = decode(*row)
+            state, version = of.evolve(state, recorded.event), recorded.version
+            if version in kept and msgspec.json.encode(state) == kept[version]:
+                del kept[version]
+        yield from (f"{stream} {version}" for version in sorted(kept))
