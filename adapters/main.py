@@ -7,7 +7,7 @@ from pathlib import Path
 
 import psycopg
 from litestar.types import ASGIApp
-from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client import CollectorRegistry
 
 from adapters import directory
 from adapters.agent.gateway import Gateway
@@ -22,7 +22,7 @@ from adapters.http.limits import Limits
 from adapters.iam import access_file
 from adapters.iam.embedded import Embedded
 from adapters.ids import Mint
-from adapters.postgres import migrate, runner
+from adapters.postgres import gauges, migrate, reader, retention, runner
 from adapters.postgres.follower import Follower
 from adapters.postgres.leases import LOOK_S
 from adapters.postgres.pool import Pool, pool
@@ -36,14 +36,16 @@ from domain.event import Recorded
 from projections import table
 
 AUDIENCE = "better-compute"
-COMMANDS, READS = 12, 12
+COMMANDS, READS, FOLLOWING = 12, 12, 2
 LAG_NOT_READY = 10_000
 
 
 class Plane:
     """Everything of one process, wired; made by `running`."""
 
-    def __init__(self, dsn: str, access: Path, commands: Pool, reads: Pool) -> None:
+    def __init__(
+        self, dsn: str, access: Path, commands: Pool, reads: Pool, following: Pool, history_days: int | None
+    ) -> None:
         self.mint = Mint()
         self.reads = reads
         root = access_file.parse(access.read_bytes(), OPERATIONS_ACTIONS).root
@@ -53,7 +55,7 @@ class Plane:
         )
         self.authorizer = authorizer
         self.calendars = Calendars(self.head, self._wait)
-        self.runner = runner.Runner(reads, table.ASYNC)
+        self.runner = runner.Runner(following, table.ASYNC)
         self.ports = Ports(
             self.store,
             authorizer,
@@ -64,7 +66,7 @@ class Plane:
         )
         self.gateway = Gateway(self.store, audience=AUDIENCE, new_id=self.mint)
         consumers = (self.calendars.consume, self.runner.apply, self._tell_gateway)
-        self.follower = Follower(reads, consumers)
+        self.follower = Follower(following, consumers)
         self.dispatcher = Dispatcher(self.ports, self.store, reads, self.shown, self._wait_shown, self.head)
         self.worker = Worker(self.ports, reads, self.calendars, self.mint("sess"))
         self.ownership = Ownership(self.gateway, reads, self.mint)
@@ -73,15 +75,13 @@ class Plane:
             Job("gateway sessions", LOOK_S, self.ownership.look),
             Job("access file", 0, authorizer.refresh),
             Job("refusals", 1, self._count_refusals, at_stop=lambda: self._count_refusals(ahead_ms=MINUTE_MS)),
+            *_forgetting(reads, history_days),
         )
 
     def head(self) -> int:
         """The position of the log's last event."""
         with self.reads.connection() as connection:
-            row = connection.execute(
-                "SELECT coalesce(max(notification_id), 0) FROM stored_events", prepare=True
-            ).fetchone()
-        return int(row[0]) if row else 0
+            return reader.end(connection)
 
     def shown(self) -> int:
         """The position that every read model shows; one that stopped holds it back."""
@@ -109,24 +109,21 @@ class Plane:
             lag = max(0, self.head() - self.follower.position)
         except psycopg.OperationalError:
             return Health(ready=False, checks={"database": "unreachable"})
-        failed = ", ".join(self.runner.failures)
+        failed = "; ".join(f"{name}: {_event(said)}" for name, said in self.runner.failures.items())
         alive = self.follower.failure is None
-        checks: dict[str, str | int] = {
+        checks: dict[str, str | float] = {
             "database": "ok",
             "projectionLag": lag,
             "projections": failed or "ok",
             "follower": "ok" if alive else "stopped",
         }
+        if hole := self.follower.hole_age:
+            checks["holeSeconds"] = round(hole, 1)
         return Health(ready=alive and not failed and lag < LAG_NOT_READY, checks=checks)
 
     def app(self, limits: Limits | None = None) -> ASGIApp:
         metrics = CollectorRegistry()
-        position = Gauge("better_compute_follower_position", "Last log position read", registry=metrics)
-        position.set_function(lambda: self.follower.position)
-        hole = Gauge("better_compute_log_hole_seconds", "Age of the open hole in the log", registry=metrics)
-        hole.set_function(lambda: self.follower.hole_age)
-        lag = Gauge("better_compute_follower_lag_seconds", "Since the log's end was last seen", registry=metrics)
-        lag.set_function(lambda: self.follower.lag_s)
+        gauges.register(metrics, self.follower, self.runner, [of.name for of in table.ASYNC])
         return create_app(
             OPERATIONS,
             self.dispatcher,
@@ -139,19 +136,37 @@ class Plane:
         )
 
 
+def _forgetting(reads: Pool, history_days: int | None) -> list[Job]:
+    if history_days is None:
+        return []
+    return [Job("history", retention.EVERY_S, retention.Retention(reads, table.ASYNC, history_days).run)]
+
+
+def _event(failure: str) -> str:
+    """Position and type of the event alone: all the world may ask for health, and the rest quotes ids and rows."""
+    return failure.partition(" of ")[0]
+
+
 OPERATIONS_ACTIONS = frozenset(operation.action for operation in OPERATIONS.values())
 
 
 @contextmanager
-def running(dsn: str, access: Path) -> Iterator[Plane]:
-    """A working plane on a database that answers: migrated, read up to its end, controllers on."""
+def running(dsn: str, access: Path, history_days: int | None = None) -> Iterator[Plane]:
+    """A working plane on a database that answers: migrated, read up to its end, controllers on.
+
+    Row versions are kept for `history_days`, None for ever.
+    """
     migrate.migrate(dsn)
     changed = runner.create_tables(dsn, table.ALL)
     if changed:
         names = " ".join(changed)
         raise migrate.MigrationError(f"the tables of {names} changed: run `better-compute projections rebuild {names}`")
-    with pool(dsn, COMMANDS) as commands, pool(dsn, READS) as reads:
-        plane = Plane(dsn, access, commands, reads)
+    with (
+        pool(dsn, COMMANDS, by_key=True) as commands,
+        pool(dsn, READS) as reads,
+        pool(dsn, FOLLOWING, by_key=True) as following,
+    ):
+        plane = Plane(dsn, access, commands, reads, following, history_days)
         plane.runner.load()
         plane.follower.catch_up()
         plane.ownership.beat()

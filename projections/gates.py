@@ -37,9 +37,9 @@ def pool_gate(pool_id: str, *, exclusive: bool = False) -> Statement:
 
 _NODE_GATES = """
 SELECT 1 FROM node_gates
-WHERE node_id IN (
+WHERE node_id = ANY(ARRAY(
     SELECT unnest(%s::text[]) UNION SELECT node_id FROM device_bookings WHERE reservation_id = ANY(%s::text[])
-)
+))
 ORDER BY node_id FOR NO KEY UPDATE
 """
 

@@ -98,7 +98,7 @@ class Recorder(PostgresApplicationRecorder):
         which take their positions last. The first error is the answer, as the database gave it.
         """
         fenced = () if fence is None else _fencing(fence)
-        steps = [*fenced, *((one.sql, one.params) for one in statements), (INSERT, _columns(stored_events))]
+        steps = [*fenced, *((one.sql, one.params) for one in statements), (INSERT, columns(stored_events))]
         with _as_the_library_says(), self.pool.connection() as connection:
             return pipeline.run(connection, steps)
 
@@ -179,7 +179,7 @@ def _fencing(fence: Fence) -> tuple[tuple[str, tuple[Any, ...]], ...]:
     return (_FENCE_LOCK, held), (_FENCE, (fence.lease, *held))
 
 
-def _columns(events: Sequence[StoredEvent]) -> tuple[list[Any], ...]:
+def columns(events: Sequence[StoredEvent]) -> tuple[list[Any], ...]:
     return (
         [e.originator_id for e in events],
         [e.originator_version for e in events],

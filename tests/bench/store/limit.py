@@ -7,14 +7,15 @@ import os
 import re
 import subprocess
 import tempfile
-from importlib.util import find_spec
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
+from adapters.postgres.pool import BY_KEY
 from adapters.postgres.recorder import INSERT
 from tests.bench.store import bookings
 from tests.bench.store.crowd import Run
@@ -116,7 +117,8 @@ def pgbench(dsn: str, first: int, seconds: float, sql: str, clients: int = 8) ->
         argv = [_PGBENCH, "-n", "-M", "prepared", "-c", str(clients), "-j", "2", "-T", f"{seconds:.0f}"]
         argv += ["-D", "k=-1", "-f", script, "-l", "--log-prefix", Path(directory) / "log", *where]
         before = os.times()
-        done = subprocess.run(argv, check=False, capture_output=True, text=True)
+        by_key = {"PGOPTIONS": " ".join(f"-c {name}={value}" for name, value in BY_KEY.items())}
+        done = subprocess.run(argv, env=os.environ | by_key, check=False, capture_output=True, text=True)
         if done.returncode:
             raise RuntimeError(done.stderr[-2000:])
         after = os.times()
