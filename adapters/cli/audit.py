@@ -1,6 +1,7 @@
 """`better-compute audit`: fold the log again, apart from the live tables (api.md §6)."""
 
 import re
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 
 import click
 
-from adapters.cli import database
+from adapters.cli import database, progress
 
 _STREAM = """
 SELECT originator_id, originator_version, topic, state, notification_id, recorded_at
@@ -118,8 +119,11 @@ def diff(database_url: str | None, data_dir: Path | None) -> None:
     from adapters.postgres import rebuild
     from projections import table
 
-    with database.reached(database_url, data_dir) as dsn:
-        verdict = rebuild.compare(dsn, table.ALL)
+    with database.reached(database_url, data_dir) as dsn, progress.Progress("audit diff", sys.stderr) as shown:
+        try:
+            verdict = rebuild.compare(dsn, table.ALL, shown)
+        except rebuild.RebuildError as problem:
+            raise click.ClickException(str(problem)) from problem
     for difference in verdict.differences:
         click.echo(
             f"{difference.projection}.{difference.table}: {difference.only_live} rows only live, "
@@ -128,7 +132,8 @@ def diff(database_url: str | None, data_dir: Path | None) -> None:
         for example in difference.examples:
             click.echo(f"    {example}")
     click.echo(
-        f"{verdict.events} events folded, {verdict.rows} rows compared, {len(verdict.differences)} tables differ"
+        f"{verdict.events:,} events folded in {progress.total(verdict.events, shown.seconds)}, "
+        f"{verdict.rows:,} rows compared, {len(verdict.differences)} tables differ"
     )
     if verdict.differences:
         raise SystemExit(1)

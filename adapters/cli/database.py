@@ -1,7 +1,7 @@
 """The database that a command works on: the one named, or the one in the data directory."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,14 +28,18 @@ def options(command: F) -> F:
 
 @contextmanager
 def reached(database_url: str | None, data_dir: Path | None) -> Iterator[str]:
-    """A connection string to a server that answers; what stands in the way is said in one line."""
+    """A connection string to the database; what stands in the way of the block is said in one line."""
+    import psycopg
+
     from adapters.postgres import embedded
 
-    if database_url is not None:
-        yield database_url
-        return
     try:
-        with embedded.reached(data_dir) as dsn:
+        with nullcontext(database_url) if database_url is not None else embedded.reached(data_dir) as dsn:
             yield dsn
     except embedded.EmbeddedError as problem:
         raise click.ClickException(str(problem)) from problem
+    except psycopg.OperationalError as problem:
+        raise click.ClickException(f"the database: {str(problem).strip()}") from problem
+    except psycopg.errors.UndefinedTable as problem:
+        lacks = problem.diag.message_primary
+        raise click.ClickException(f"the database: {lacks}; run `better-compute migrate` first") from problem

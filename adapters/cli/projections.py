@@ -1,10 +1,21 @@
 """`better-compute projections`: where the read models stand, and making one anew."""
 
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from adapters.cli import database
+from adapters.cli import database, progress
+
+# One statement, so one moment: a projection is never ahead of the end that it is compared with.
+_STAND = """
+SELECT asked.name, coalesce(stands.position, 0), stands.failure, log.end_ - coalesce(stands.position, 0)
+FROM unnest(%s::text[]) WITH ORDINALITY AS asked (name, place)
+LEFT JOIN projection_positions AS stands ON stands.name = asked.name
+CROSS JOIN (SELECT coalesce(max(notification_id), 0) AS end_ FROM stored_events) AS log
+ORDER BY asked.place
+"""
 
 
 @click.group()
@@ -15,7 +26,7 @@ def projections() -> None:
 @projections.command("list")
 @database.options
 def list_(database_url: str | None, data_dir: Path | None) -> None:
-    """Show each projection's kind, position and failure."""
+    """Show each projection's kind; of async ones also the position, its lag behind the log's end, and the failure."""
     import psycopg
 
     from adapters.cli import tables
@@ -23,18 +34,15 @@ def list_(database_url: str | None, data_dir: Path | None) -> None:
     from projections.projection import Inline
 
     with database.reached(database_url, data_dir) as dsn, psycopg.connect(dsn) as connection:
-        rows = connection.execute("SELECT name, position, failure FROM projection_positions").fetchall()
-    known = {name: (position, failure) for name, position, failure in rows}
+        rows = connection.execute(_STAND, ([projection.name for projection in table.ALL],)).fetchall()
+    inline = {projection.name for projection in table.ALL if isinstance(projection, Inline)}
     items = [
-        {
-            "name": projection.name,
-            "kind": "inline" if isinstance(projection, Inline) else "async",
-            "position": None if isinstance(projection, Inline) else known.get(projection.name, (0, None))[0],
-            "failure": known.get(projection.name, (0, None))[1],
-        }
-        for projection in table.ALL
+        {"name": name, "kind": "inline", "failure": failure}
+        if name in inline
+        else {"name": name, "kind": "async", "position": position, "lag": lag, "failure": failure}
+        for name, position, failure, lag in rows
     ]
-    click.echo(tables.table(items, ("name", "kind", "position", "failure"), None))
+    click.echo(tables.table(items, ("name", "kind", "position", "lag", "failure"), None))
 
 
 @projections.command()
@@ -68,15 +76,35 @@ def retry(names: tuple[str, ...], database_url: str | None, data_dir: Path | Non
 @click.option("--all", "every", is_flag=True, help="rebuild every projection")
 @database.options
 def rebuild(names: tuple[str, ...], every: bool, database_url: str | None, data_dir: Path | None) -> None:
-    """Make projections anew from the log."""
+    """Make projections anew from the log, one after the other; exit 1 at the first that fails."""
+    from projections import table
+
+    known = [projection.name for projection in table.ALL]
+    if strange := [name for name in names if name not in known]:
+        raise click.UsageError(f"no such projection: {', '.join(strange)} (there are {', '.join(known)})")
+    if not (names or every):
+        raise click.UsageError(f"name projections ({', '.join(known)}), or say --all")
+    wanted = known if every else names
+    with database.reached(database_url, data_dir) as dsn:
+        for place, name in enumerate(wanted, start=1):
+            _rebuild(dsn, name, wanted[place:])
+
+
+def _rebuild(dsn: str, name: str, then: Sequence[str]) -> None:
+    """Whatever goes wrong, the live tables are whole: they change over in one transaction."""
+    import psycopg
+
     from adapters.postgres import rebuild
     from projections import table
 
-    known = {projection.name: projection for projection in table.ALL}
-    strange = [name for name in names if name not in known]
-    if strange or not (names or every):
-        raise click.UsageError(f"name projections ({', '.join(known)}), or say --all")
-    with database.reached(database_url, data_dir) as dsn:
-        for name in known if every else names:
-            read = rebuild.rebuild(dsn, known[name])
-            click.echo(f"{name}: {read} events")
+    (projection,) = (of for of in table.ALL if of.name == name)
+    left = f"; not begun: {' '.join(then)}" if then else ""
+    with progress.Progress(name, sys.stderr) as shown:
+        try:
+            read = rebuild.rebuild(dsn, projection, shown)
+        except rebuild.RebuildError as problem:
+            raise click.ClickException(f"{problem}; its live tables are as they were{left}") from problem
+        except psycopg.OperationalError as problem:
+            live = "its live tables are whole, as they were or made anew"
+            raise click.ClickException(f"{name}: {str(problem).strip()}; {live}{left}") from problem
+    click.echo(f"{name}: {read:,} events in {progress.total(read, shown.seconds)}")

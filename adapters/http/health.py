@@ -19,7 +19,7 @@ class Health(Struct, frozen=True):
     """`checks` says what was looked at: `database: "ok"`, `projectionLag: 12`. It names nothing secret."""
 
     ready: bool
-    checks: dict[str, str | int]
+    checks: dict[str, str | float]
 
 
 def handlers(health: Callable[[], Health], workers: Workers) -> list[HTTPRouteHandler]:

@@ -8,6 +8,7 @@ from typing import Final
 
 import psycopg
 
+from adapters.postgres import reader
 from adapters.postgres.pool import Pool
 from adapters.postgres.reader import Tail
 from domain import errors
@@ -38,6 +39,7 @@ class Follower:
         self._stop = Event()
         self._moved = Condition()
         self._seen = position
+        self._end = position
         self._at_end = time.monotonic()
         self._thread = Thread(target=self._run, name="follower", daemon=True)
         self._dropped: set[int] = set()
@@ -47,6 +49,11 @@ class Follower:
     def position(self) -> int:
         """Everything up to here has been given to every consumer."""
         return self._seen
+
+    @property
+    def end(self) -> int:
+        """The furthest position that it knows to be in the log: what it read, or looked up while it was behind."""
+        return max(self._end, self._tail.position)
 
     @property
     def failure(self) -> BaseException | None:
@@ -80,8 +87,7 @@ class Follower:
         What others append meanwhile is left to the thread, and so is a hole that a writer keeps open for over a second.
         """
         with self._pool.connection() as connection:
-            row = connection.execute("SELECT coalesce(max(notification_id), 0) FROM stored_events").fetchone()
-        end = row[0] if row else 0
+            end = self._end = reader.end(connection)
         while self._seen < end and self._turn():
             if self._tail.held_open:
                 if self._tail.hole_age > HOLE_S:
@@ -107,6 +113,8 @@ class Follower:
         if not self._batch:
             with self._pool.connection() as connection:
                 self._batch = self._tail.read(connection)
+                if len(self._batch) == reader.BATCH:
+                    self._end = reader.end(connection)
             self._served = 0
         if not self._batch:
             if self._tail.hole_age:

@@ -19,12 +19,19 @@ _AFTER: LiteralString = """
 SELECT originator_id, originator_version, topic, state, notification_id, recorded_at
 FROM stored_events WHERE notification_id > %s ORDER BY notification_id LIMIT %s
 """
+_END: LiteralString = "SELECT coalesce(max(notification_id), 0) FROM stored_events"
 _GIVEN_OUT: LiteralString = "SELECT last_value FROM stored_events_position"
 _WRITERS: LiteralString = """
 SELECT virtualtransaction, pid FROM pg_locks
 WHERE locktype = 'relation' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
   AND relation = 'stored_events'::regclass AND mode = 'RowExclusiveLock' AND granted
 """
+
+
+def end(connection: psycopg.Connection[Any]) -> int:
+    """The position of the last event in the log, 0 without one; events before it may still be missing."""
+    row = connection.execute(_END, prepare=True).fetchone()
+    return row[0] if row else 0
 
 
 class Hole:

@@ -8,6 +8,7 @@ from eventsourcing.persistence import MapperDeserialisationError
 
 from adapters.postgres import follower
 from adapters.postgres.follower import Follower
+from domain import site
 from domain.event import Recorded
 from facts import Facts, facts
 
@@ -127,6 +128,21 @@ def test_a_hole_that_a_writer_keeps_open_does_not_keep_a_process_from_starting(
     following.catch_up()
     assert following.position == last(given)
     assert following.hole_age == 0
+
+
+def test_one_that_is_behind_knows_how_far_the_log_goes(given: Facts) -> None:
+    """At each batch but the last it is further than what was read."""
+    ends: list[int] = []
+    following = Follower(given.connections, [lambda batch: ends.append(following.end - batch[-1].position)])
+    site_id = given.site()
+    given.append(site_id, *(site.Renamed(f"s{n}", "s", "root") for n in range(600)))
+    following.start()
+    try:
+        assert following.wait(last(given), 5)
+    finally:
+        following.stop()
+    assert ends == [101, 0]
+    assert following.end == last(given)
 
 
 def test_lag_is_the_time_since_it_last_saw_the_logs_end(given: Facts) -> None:

@@ -1,0 +1,39 @@
+"""Where this process stands in the log, for Prometheus; a scrape asks nobody, it shows what the process knows."""
+
+from collections.abc import Callable, Sequence
+
+from prometheus_client import CollectorRegistry, Gauge
+
+from adapters.postgres.follower import Follower
+from adapters.postgres.runner import Runner
+
+
+def register(registry: CollectorRegistry, follower: Follower, runner: Runner, projections: Sequence[str]) -> None:
+    """Gauges of the follower, and of each of the asynchronous projections that are named."""
+
+    def one(name: str, meaning: str, value: Callable[[], float]) -> None:
+        Gauge(f"better_compute_{name}", meaning, registry=registry).set_function(value)
+
+    def each(name: str, meaning: str, value: Callable[[str], float]) -> None:
+        gauge = Gauge(f"better_compute_projection_{name}", meaning, ("projection",), registry=registry)
+        for of in projections:
+            gauge.labels(of).set_function(lambda of=of: value(of))  # type: ignore[misc]
+
+    def position(of: str) -> int:
+        return runner.positions.get(of, 0)
+
+    one("follower_position", "Last log position read", lambda: follower.position)
+    one("log_hole_seconds", "Age of the open hole in the log", lambda: follower.hole_age)
+    one("follower_lag_seconds", "Since the log's end was last seen", lambda: follower.lag_s)
+    each("position", "Last log position that the projection holds", position)
+    each(
+        "lag_events",
+        "Events the projection has yet to fold, as log positions behind the furthest one that this process has seen; "
+        "that one is old while better_compute_follower_lag_seconds grows",
+        lambda of: max(0, follower.end - position(of)),
+    )
+    each(
+        "failed",
+        "1 while the projection is stopped at an event that it cannot apply, until that is mended and it is retried",
+        lambda of: of in runner.failures,
+    )
