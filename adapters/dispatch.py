@@ -14,6 +14,7 @@ from commands.ports import Ports
 from domain import errors
 from domain.access import Session
 from domain.operation import Answer, Call, Operation, Reading, Request
+from queries import past
 from queries.reading import Reader
 
 WAIT_S: Final = 2.0
@@ -52,17 +53,27 @@ class Dispatcher:
             raise errors.Unauthenticated("this operation needs a bearer token")
         if isinstance(request, Reading) and request.wait_for is not None:
             self._until_visible(request.wait_for)
+        named: str | None = getattr(request, "as_of", None)
+        as_of = None if named is None else self._position(named)
         self.gatekeeper.admit(operation, request, call.session, call.request_id)
         with self._pool.connection() as connection:
             connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             try:
-                answer: Answer = operation.handle(request, self._reader(connection, operation, call, call.session))
+                if as_of is not None:
+                    past.check_kept(connection, as_of)
+                read = self._reader(connection, operation, call, call.session, as_of)
+                answer: Answer = operation.handle(request, read)
                 return answer
             finally:
                 connection.rollback()
 
     def _reader(
-        self, connection: psycopg.Connection[Any], operation: Operation, call: Call, session: Session
+        self,
+        connection: psycopg.Connection[Any],
+        operation: Operation,
+        call: Call,
+        session: Session,
+        as_of: int | None,
     ) -> Reader:
         def unseen(type: str, id: str, field: str) -> errors.NotFound:
             return self.gatekeeper.unseen(session, operation.action, type, id, field, call.request_id)
@@ -71,7 +82,7 @@ class Dispatcher:
             connection,
             session,
             self._store.now(),
-            self._visible(),
+            self._visible() if as_of is None else as_of,
             self._store.load,
             self._store.history,
             lambda type, id: self._store.resolve(session.tenant_id, type, id),
@@ -79,11 +90,35 @@ class Dispatcher:
             unseen,
             self._store.log,
             self._visible,
+            as_of,
+            self._store.load_as_of,
         )
+
+    def _position(self, as_of: str) -> int:
+        """The position that `asOf` names, once the read models show it."""
+        if as_of.startswith("@"):
+            position = int(as_of[1:])
+            past.check_position(position, self._head())
+        else:
+            past.check_instant(int(as_of), self._store.now())
+            position = self._labelled(int(as_of))
+        self._until_visible(position)
+        return position
+
+    def _labelled(self, instant: int) -> int:
+        """An instant that the log has left behind is settled; for any other all that it holds now must be read."""
+        head = self._head()
+        with self._pool.connection() as connection:
+            position, settled = past.label(connection, instant)
+        if settled:
+            return position
+        self._until_visible(head)
+        with self._pool.connection() as connection:
+            return past.label(connection, instant)[0]
 
     def _until_visible(self, position: int) -> None:
         """A position that the log has not reached is none that an answer gave: waiting would only hold a thread."""
         if self._visible() < position and (position > self._head() or not self._wait(position, WAIT_S)):
             raise errors.ProjectionBehind(
-                f"the lists show position {self._visible()}, waitFor names {position}; try again"
+                f"the lists show position {self._visible()}, {position} is asked for; try again"
             )

@@ -8,7 +8,10 @@ ENVIRONMENT = "BETTER_COMPUTE"
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """`database_url` is a libpq connection string; without it an embedded PostgreSQL runs in `data_dir`."""
+    """`database_url` is a libpq connection string; without it an embedded PostgreSQL runs in `data_dir`.
+
+    `history_days` is how long row versions are kept, None for ever.
+    """
 
     host: str = "127.0.0.1"
     port: int = 8080
@@ -17,3 +20,4 @@ class Settings(Struct, frozen=True, kw_only=True):
     access_file: Path | None = None
     demo: bool = False
     ready_file: Path | None = None
+    history_days: int | None = None

@@ -12,6 +12,7 @@ Refusal
 │   ├── DoubleBooked       DOUBLE_BOOKED         no room now, and the claim does not wait
 │   ├── QuotaExceeded      QUOTA_EXCEEDED        `resource`, its `limit`, and the `peak` that the claim would have made
 │   └── Fenced             FENCED                a newer epoch owns this
+├── HistoryPruned        HISTORY_PRUNED          asOf lies before the history that is kept, which begins at `keptFrom`
 ├── StaleVersion         STALE_VERSION           If-Match names another version
 ├── TooManyRequests      RATE_LIMITED            asked too often; `retryAfterSeconds`, also as Retry-After
 └── Unavailable          UNAVAILABLE             try again later
@@ -78,8 +79,8 @@ class NotFound(Refusal):
 
     code = "NOT_FOUND"
 
-    def __init__(self, what: str, identifier: str, field: str = "id") -> None:
-        detail = f"no {what} {identifier!r} is visible to you"
+    def __init__(self, what: str, identifier: str, field: str = "id", when: str = "") -> None:
+        detail = f"no {what} {identifier!r} is visible to you{when}"
         super().__init__(detail, errors=(FieldError(field, detail),))
 
 
@@ -120,6 +121,18 @@ class QuotaExceeded(Conflict):
 
 class Fenced(Conflict):
     code = "FENCED"
+
+
+class HistoryPruned(Refusal):
+    """`kept_from` is the first position that can still be asked for."""
+
+    code = "HISTORY_PRUNED"
+
+    def __init__(self, kept_from: int) -> None:
+        super().__init__(
+            f"history is kept from position {kept_from} on; ask with asOf=@{kept_from} or later",
+            extra={"keptFrom": kept_from},
+        )
 
 
 class StaleVersion(Refusal):

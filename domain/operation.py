@@ -24,9 +24,23 @@ ALWAYS: Final = (
 
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
+AsOf = Annotated[
+    str,
+    Meta(
+        pattern=r"^@?[0-9]{1,18}$(?!\n)",
+        description="as it was known at this instant (epoch ms) or log position (@1234); lists are then sorted by id",
+    ),
+]
+
 
 class Request(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True):
     """What a caller sends. Fields named in the path come from it, the others from the body (GET: the query)."""
+
+
+class Known(Request, frozen=True, kw_only=True):
+    """What a `get` takes of what the log tells: `as_of` asks for it as it was known then."""
+
+    as_of: AsOf | None = None
 
 
 class Reading(Request, frozen=True, kw_only=True):
@@ -47,6 +61,12 @@ class Listing(Paged, frozen=True, kw_only=True):
     """What every list takes."""
 
     scope: Annotated[Literal["tenant", "fleet"], Meta(description="fleet: every tenant's, for the platform")] = "tenant"
+
+
+class KnownListing(Listing, frozen=True, kw_only=True):
+    """What a list takes whose rows keep their versions."""
+
+    as_of: AsOf | None = None
 
 
 class Call(Struct, frozen=True, kw_only=True):

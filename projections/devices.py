@@ -15,7 +15,7 @@ from projections.projection import Async, Read, Write
 FACETS = ("node_id text", "pool_id text", "class text", "bookable boolean", "view bytea")
 """Here the view is kept with each version: a device has no stream that it could be folded from."""
 
-TABLES = """
+TABLES = f"""
 CREATE TABLE devices (
     node_id text NOT NULL,
     id text NOT NULL,
@@ -28,7 +28,9 @@ CREATE TABLE devices (
     PRIMARY KEY (node_id, id)
 );
 CREATE INDEX devices_by_pool ON devices (pool_id, class) WHERE bookable;
-""" + history.tables_of("devices", FACETS)
+{history.tables_of("devices", FACETS)}
+CREATE INDEX devices_history_by_node ON devices_history (node_id, id);
+"""
 
 _TYPED = (*FACETS[:1], "id text", *FACETS[1:], "gpu_model text", "since bigint")
 _KNOWN = "SELECT node_id, id, since, pool_id, class, bookable, view FROM devices WHERE node_id = ANY(%s)"

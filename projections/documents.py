@@ -1,4 +1,8 @@
-"""The shape that most read models share: one row a stream, its folded state and its view (architecture.md §3)."""
+"""The shape that most read models share: one row a stream, with its folded state (architecture.md §3).
+
+What is shown of a thing is made of the state by whoever shows it: a view is cheap to make and as long as the state, and
+each write would write both.
+"""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +23,7 @@ KEEPING = "WITH (fillfactor = 80, toast_tuple_target = 8160)"
 class Documents:
     """A read model of one kind of stream, in the table `name`.
 
-    `facets` are what lists filter by, of which versions are kept; `columns` are everything else that is shown or
+    `facets` are what lists filter by, of which versions are kept; `columns` are everything else that is asked or
     ordered by. Both are columns with their types, and come from `facets_of` and `columns_of`. `since` is the position
     from which the row's facets have been as they are. `kept` leaves out of the state what neither fold nor view needs.
     """
@@ -33,7 +37,7 @@ class Documents:
         facets: tuple[str, ...],
         columns: tuple[str, ...],
         facets_of: Callable[[Any], tuple[Any, ...]],
-        columns_of: Callable[[str, Any, int], tuple[Any, ...]],
+        columns_of: Callable[[Any], tuple[Any, ...]],
         kept: Callable[[Any], Any] = lambda state: state,
     ) -> None:
         self._name = name
@@ -49,8 +53,10 @@ class Documents:
         # rows of a state of another shape would decode with defaults in silence
         self._shape = msgspec.json.encode(msgspec.json.schema(state), order="sorted").decode()
 
-    def projection(self, tables: str) -> Async:
-        return Async(self._name, tables + history.tables_of(self._name, self._facets), self.apply, self._shape)
+    def projection(self, tables: str, of_history: str = "") -> Async:
+        """`of_history` are further indexes on the versions."""
+        made = tables + history.tables_of(self._name, self._facets) + of_history
+        return Async(self._name, made, self.apply, self._shape)
 
     def apply(self, read: Read, batch: Sequence[Recorded]) -> Iterator[Write]:
         """Bring the rows of a batch's streams forward; events that a row has seen already change nothing."""
@@ -66,7 +72,8 @@ class Documents:
             row = _Row(id, self._facets_of, self._decoder, known.get(id))
             for recorded in events:
                 row.take(recorded)
-            rows.append((id, row.since, row.version, encode(self._kept(row.state)), *row.facets, *self._rest(row)))
+            kept, columns = encode(self._kept(row.state)), self._columns_of(row.state)
+            rows.append((id, row.since, row.version, kept, *row.facets, *columns))
             opened += row.opened
             ended += row.ended
         yield history.insert(self._name, self._typed, rows, self._on_conflict)
@@ -74,9 +81,6 @@ class Documents:
             yield history.close(self._name, ended)
         if opened:
             yield history.rows(self._name, self._facets, opened)
-
-    def _rest(self, row: "_Row") -> tuple[Any, ...]:
-        return self._columns_of(row.id, row.state, row.version)
 
 
 class _Row:

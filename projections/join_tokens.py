@@ -3,7 +3,7 @@
 from typing import Any
 
 from domain import join_token
-from projections.documents import KEEPING, Documents, encode
+from projections.documents import KEEPING, Documents
 
 TABLES = f"""
 CREATE TABLE join_tokens (
@@ -13,7 +13,6 @@ CREATE TABLE join_tokens (
     created_at bigint NOT NULL,
     since bigint NOT NULL,
     version bigint NOT NULL,
-    view bytea NOT NULL,
     state bytea NOT NULL
 ) {KEEPING};
 CREATE INDEX join_tokens_by_tenant ON join_tokens (tenant_id, created_at, id);
@@ -24,8 +23,8 @@ def facets(state: join_token.State) -> tuple[Any, ...]:
     return state.tenant_id, state.site_id
 
 
-def columns(id: str, state: join_token.State, version: int) -> tuple[Any, ...]:
-    return state.created_at, encode(join_token.view(id, state, version))
+def columns(state: join_token.State) -> tuple[Any, ...]:
+    return (state.created_at,)
 
 
 MODEL = Documents(
@@ -33,7 +32,7 @@ MODEL = Documents(
     "jt_",
     join_token.State,
     facets=("tenant_id text", "site_id text"),
-    columns=("created_at bigint", "view bytea"),
+    columns=("created_at bigint",),
     facets_of=facets,
     columns_of=columns,
 )

@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from domain import node, node_view
+from domain import node
 from projections.documents import KEEPING, Documents, encode
 
 TABLES = f"""
@@ -24,7 +24,6 @@ CREATE TABLE nodes (
     created_at bigint NOT NULL,
     since bigint NOT NULL,
     version bigint NOT NULL,
-    view bytea NOT NULL,
     state bytea NOT NULL
 ) {KEEPING};
 CREATE INDEX nodes_by_tenant ON nodes (tenant_id, created_at, id);
@@ -46,15 +45,8 @@ def facets(state: node.State) -> tuple[Any, ...]:
     )
 
 
-def columns(id: str, state: node.State, version: int) -> tuple[Any, ...]:
-    return (
-        state.name,
-        state.gateway,
-        state.session,
-        encode(state.scalars).decode(),
-        state.created_at,
-        encode(node_view.view(id, state, version)),
-    )
+def columns(state: node.State) -> tuple[Any, ...]:
+    return state.name, state.gateway, state.session, encode(state.scalars).decode(), state.created_at
 
 
 def kept(state: node.State) -> node.State:
@@ -81,11 +73,15 @@ MODEL = Documents(
         "session bigint",
         "scalars jsonb",
         "created_at bigint",
-        "view bytea",
     ),
     facets_of=facets,
     columns_of=columns,
     kept=kept,
 )
 
-PROJECTION = MODEL.projection(TABLES)
+AGENTS = """
+CREATE INDEX nodes_history_agents ON nodes_history (site_id, from_position) WHERE role = 'site';
+"""
+"""For what is asked of a site: whether it was served."""
+
+PROJECTION = MODEL.projection(TABLES, AGENTS)

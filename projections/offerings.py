@@ -3,7 +3,7 @@
 from typing import Any
 
 from domain import offering
-from projections.documents import KEEPING, Documents, encode
+from projections.documents import KEEPING, Documents
 
 TABLES = f"""
 CREATE TABLE offerings (
@@ -14,7 +14,6 @@ CREATE TABLE offerings (
     created_at bigint NOT NULL,
     since bigint NOT NULL,
     version bigint NOT NULL,
-    view bytea NOT NULL,
     state bytea NOT NULL
 ) {KEEPING};
 CREATE INDEX offerings_by_pool ON offerings (pool_id, created_at, id);
@@ -25,8 +24,8 @@ def facets(state: offering.State) -> tuple[Any, ...]:
     return state.pool_id, state.tenant_id, state.withdrawn
 
 
-def columns(id: str, state: offering.State, version: int) -> tuple[Any, ...]:
-    return state.created_at, encode(offering.view(id, state, version))
+def columns(state: offering.State) -> tuple[Any, ...]:
+    return (state.created_at,)
 
 
 MODEL = Documents(
@@ -34,7 +33,7 @@ MODEL = Documents(
     "poff_",
     offering.State,
     facets=("pool_id text", "tenant_id text", "withdrawn boolean"),
-    columns=("created_at bigint", "view bytea"),
+    columns=("created_at bigint",),
     facets_of=facets,
     columns_of=columns,
 )

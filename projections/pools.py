@@ -3,7 +3,7 @@
 from typing import Any
 
 from domain import pool
-from projections.documents import KEEPING, Documents, encode
+from projections.documents import KEEPING, Documents
 
 TABLES = f"""
 CREATE TABLE pools (
@@ -18,8 +18,6 @@ CREATE TABLE pools (
     created_at bigint NOT NULL,
     since bigint NOT NULL,
     version bigint NOT NULL,
-    view bytea NOT NULL,
-    tenant_view bytea NOT NULL,
     state bytea NOT NULL
 ) {KEEPING};
 CREATE INDEX pools_by_tenant ON pools (tenant_id, created_at, id);
@@ -30,15 +28,8 @@ def facets(state: pool.State) -> tuple[Any, ...]:
     return state.owner_tenant_id, state.site_id, state.gpu_model, state.retired
 
 
-def columns(id: str, state: pool.State, version: int) -> tuple[Any, ...]:
-    return (
-        state.name,
-        state.class_,
-        state.sharing,
-        state.created_at,
-        encode(pool.view(id, state, version)),
-        encode(pool.tenant_view(id, state, version)),
-    )
+def columns(state: pool.State) -> tuple[Any, ...]:
+    return state.name, state.class_, state.sharing, state.created_at
 
 
 MODEL = Documents(
@@ -46,7 +37,7 @@ MODEL = Documents(
     "pool_",
     pool.State,
     facets=("tenant_id text", "site_id text", "gpu_model text", "retired boolean"),
-    columns=("name text", "class text", "sharing text", "created_at bigint", "view bytea", "tenant_view bytea"),
+    columns=("name text", "class text", "sharing text", "created_at bigint"),
     facets_of=facets,
     columns_of=columns,
 )

@@ -3,7 +3,7 @@
 from typing import Any
 
 from domain import reservation
-from projections.documents import KEEPING, Documents, encode
+from projections.documents import KEEPING, Documents
 
 TABLES = f"""
 CREATE TABLE reservations (
@@ -19,7 +19,6 @@ CREATE TABLE reservations (
     created_at bigint NOT NULL,
     since bigint NOT NULL,
     version bigint NOT NULL,
-    view bytea NOT NULL,
     state bytea NOT NULL
 ) {KEEPING};
 CREATE INDEX reservations_by_tenant ON reservations (tenant_id, created_at, id);
@@ -61,10 +60,9 @@ def facets(state: reservation.State) -> tuple[Any, ...]:
     return draft.tenant_id, draft.pool_id, draft.project_id, state.status
 
 
-def columns(id: str, state: reservation.State, version: int) -> tuple[Any, ...]:
+def columns(state: reservation.State) -> tuple[Any, ...]:
     assert state.draft is not None
-    shown = encode(reservation.view(id, state, version))
-    return state.starts_at, state.ends_at, *due(state), state.draft.at, shown
+    return state.starts_at, state.ends_at, *due(state), state.draft.at
 
 
 MODEL = Documents(
@@ -78,7 +76,6 @@ MODEL = Documents(
         "due_at bigint",
         "due_rank bigint",
         "created_at bigint",
-        "view bytea",
     ),
     facets_of=facets,
     columns_of=columns,

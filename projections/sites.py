@@ -3,7 +3,7 @@
 from typing import Any
 
 from domain import site
-from projections.documents import KEEPING, Documents, encode
+from projections.documents import KEEPING, Documents
 
 TABLES = f"""
 CREATE TABLE sites (
@@ -13,7 +13,6 @@ CREATE TABLE sites (
     created_at bigint NOT NULL,
     since bigint NOT NULL,
     version bigint NOT NULL,
-    view bytea NOT NULL,
     state bytea NOT NULL
 ) {KEEPING};
 CREATE INDEX sites_by_tenant ON sites (tenant_id, created_at, id);
@@ -24,8 +23,8 @@ def facets(state: site.State) -> tuple[Any, ...]:
     return state.owner_tenant_id, state.kind
 
 
-def columns(id: str, state: site.State, version: int) -> tuple[Any, ...]:
-    return state.created_at, encode(site.view(id, state, version))
+def columns(state: site.State) -> tuple[Any, ...]:
+    return (state.created_at,)
 
 
 MODEL = Documents(
@@ -33,7 +32,7 @@ MODEL = Documents(
     "site_",
     site.State,
     facets=("tenant_id text", "kind text"),
-    columns=("created_at bigint", "view bytea"),
+    columns=("created_at bigint",),
     facets_of=facets,
     columns_of=columns,
 )

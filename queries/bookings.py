@@ -6,7 +6,7 @@ from msgspec import Meta, Struct
 
 from domain import errors
 from domain.operation import Answer, Listing, Operation, Page
-from queries.reading import Reader, listed, tenants
+from queries.reading import Reader, filters, listed
 
 
 class List(Listing, frozen=True, kw_only=True):
@@ -37,19 +37,18 @@ def list_(query: List, read: Reader) -> Answer:
     if query.from_ is not None and query.until is not None and query.from_ >= query.until:
         raise errors.Invalid("until", "lies at or before from")
     sql = """
-    SELECT lower(b.during), b.device_id || '|' || b.allocation_id, convert_to(json_build_object(
+    SELECT lower(b.during), b.device_id || '|' || b.allocation_id, 0::bigint, convert_to(json_build_object(
         'deviceId', b.device_id, 'nodeId', b.node_id, 'poolId', b.pool_id, 'reservationId', b.reservation_id,
         'allocationId', b.allocation_id, 'tenantId', b.tenant_id, 'bound', b.bound,
         'from', lower(b.during), 'until', upper(b.during))::text, 'UTF8')
     FROM device_bookings AS b JOIN pools ON pools.id = b.pool_id
-    WHERE (%s::text IS NULL OR b.tenant_id = %s OR pools.tenant_id = %s)
-      AND (%s::text IS NULL OR b.pool_id = %s) AND (%s::text IS NULL OR b.node_id = %s)
-      AND (%s::text IS NULL OR b.reservation_id = %s) AND b.during && int8range(%s, %s)
+    WHERE (%(tenant)s::text IS NULL OR b.tenant_id = %(tenant)s OR pools.tenant_id = %(tenant)s)
+      AND (%(pool_id)s::text IS NULL OR b.pool_id = %(pool_id)s)
+      AND (%(node_id)s::text IS NULL OR b.node_id = %(node_id)s)
+      AND (%(reservation_id)s::text IS NULL OR b.reservation_id = %(reservation_id)s)
+      AND b.during && int8range(%(from_)s, %(until)s)
     """
-    tenant = tenants(query, read)
-    wanted = (query.pool_id, query.node_id, query.reservation_id)
-    pairs = [value for value in wanted for _ in range(2)]
-    return listed(read, query, sql, (tenant, tenant, tenant, *pairs, query.from_, query.until))
+    return listed(read, query, sql, filters(query, read))
 
 
 OPERATIONS = (

@@ -1,11 +1,14 @@
 """Devices of the caller's own nodes (domain.md §10: they resolve only in the owner's tenant)."""
 
+from typing import LiteralString
+
 from domain import device, errors
-from domain.operation import Answer, Listing, Operation, Page
-from queries.reading import Reader, listed, tenants
+from domain.operation import Answer, KnownListing, Operation, Page
+from queries import past
+from queries.reading import Reader, filters
 
 
-class List(Listing, frozen=True, kw_only=True):
+class List(KnownListing, frozen=True, kw_only=True):
     pool_id: str | None = None
     node_id: str | None = None
     class_: device.Class | None = None
@@ -19,16 +22,31 @@ class Shown(device.Device, frozen=True, kw_only=True, rename="camel", omit_defau
     pool_id: str | None
 
 
+MINE: LiteralString = """
+(%(tenant)s::text IS NULL OR nodes.tenant_id = %(tenant)s)
+AND (%(node_id)s::text IS NULL OR nodes.id = %(node_id)s)
+"""
+WANTED: LiteralString = """
+(%(pool_id)s::text IS NULL OR devices.pool_id = %(pool_id)s)
+AND (%(class_)s::text IS NULL OR devices.class = %(class_)s)
+AND (%(bookable)s::boolean IS NULL OR devices.bookable = %(bookable)s)
+"""
+ROWS = past.Rows(
+    f"""
+    SELECT 0::bigint, devices.node_id || '|' || devices.id, 0::bigint, devices.view
+    FROM devices JOIN nodes ON nodes.id = devices.node_id WHERE {MINE} AND {WANTED}
+    """,
+    f"""
+    SELECT walked.id, devices.view
+    FROM (SELECT DISTINCT h.id FROM nodes JOIN devices_history AS h ON h.node_id = nodes.id WHERE {MINE}) AS walked
+    CROSS JOIN LATERAL {past.version_of("devices")} WHERE {WANTED}
+    """,
+)
+"""A report replaces a node's devices, so those of the past are found in the history alone."""
+
+
 def list_(query: List, read: Reader) -> Answer:
-    sql = """
-    SELECT 0::bigint, devices.node_id || '|' || devices.id AS place, devices.view
-    FROM devices JOIN nodes ON nodes.id = devices.node_id
-    WHERE (%s::text IS NULL OR nodes.tenant_id = %s) AND (%s::text IS NULL OR devices.pool_id = %s)
-      AND (%s::text IS NULL OR devices.node_id = %s) AND (%s::text IS NULL OR devices.class = %s)
-      AND (%s::boolean IS NULL OR devices.bookable = %s)
-    """
-    wanted = (tenants(query, read), query.pool_id, query.node_id, query.class_, query.bookable)
-    return listed(read, query, sql, [value for value in wanted for _ in range(2)])
+    return past.listed(read, query, ROWS, filters(query, read))
 
 
 OPERATIONS = (
@@ -41,7 +59,7 @@ OPERATIONS = (
         on=("compute-tenant/{acting}",),
         handle=list_,
         summary="List the devices of your nodes",
-        refusals=(errors.AccessDenied, errors.ProjectionBehind),
+        refusals=(errors.AccessDenied, errors.ProjectionBehind, errors.HistoryPruned),
         columns=("id", "class", "gpuModel", "bookable", "nodeId"),
     ),
 )

@@ -1,21 +1,24 @@
 """Join tokens of the caller's tenant, without their secrets."""
 
 from domain import errors, join_token
-from domain.operation import Answer, Listing, Operation, Page
-from queries.reading import Reader, listed, tenants
+from domain.operation import Answer, KnownListing, Operation, Page
+from queries import past
+from queries.reading import Reader, filters
 
 
-class List(Listing, frozen=True, kw_only=True):
+class List(KnownListing, frozen=True, kw_only=True):
     site_id: str | None = None
 
 
+ROWS = past.rows(
+    "join_tokens",
+    mine="(%(tenant)s::text IS NULL OR tenant_id = %(tenant)s)",
+    wanted="(%(site_id)s::text IS NULL OR site_id = %(site_id)s)",
+)
+
+
 def list_(query: List, read: Reader) -> Answer:
-    sql = """
-    SELECT created_at, id, view FROM join_tokens
-    WHERE (%s::text IS NULL OR tenant_id = %s) AND (%s::text IS NULL OR site_id = %s)
-    """
-    tenant = tenants(query, read)
-    return listed(read, query, sql, (tenant, tenant, query.site_id, query.site_id))
+    return past.listed(read, query, ROWS, filters(query, read), join_token.view)
 
 
 OPERATIONS = (
@@ -28,7 +31,7 @@ OPERATIONS = (
         on=("compute-tenant/{acting}",),
         handle=list_,
         summary="List join tokens",
-        refusals=(errors.AccessDenied, errors.ProjectionBehind),
+        refusals=(errors.AccessDenied, errors.ProjectionBehind, errors.HistoryPruned),
         columns=("id", "siteId", "trust", "role", "used", "uses", "expiresAt", "revoked"),
     ),
 )

@@ -6,11 +6,12 @@ from msgspec import Struct
 
 from domain import device, errors, node, node_view
 from domain.inventory import NodeInventory
-from domain.operation import Answer, Listing, Operation, Page, Request
-from queries.reading import Reader, listed, one, tenants
+from domain.operation import Answer, Known, KnownListing, Operation, Page
+from queries import past
+from queries.reading import Reader, filters, one
 
 
-class List(Listing, frozen=True, kw_only=True):
+class List(KnownListing, frozen=True, kw_only=True):
     pool_id: str | None = None
     site_id: str | None = None
     provision_state: node.Provision | None = None
@@ -18,7 +19,7 @@ class List(Listing, frozen=True, kw_only=True):
     schedulable: bool | None = None
 
 
-class Get(Request, frozen=True, kw_only=True):
+class Get(Known, frozen=True, kw_only=True):
     id: str
 
 
@@ -48,22 +49,20 @@ class Devices(Struct, frozen=True, kw_only=True, rename="camel"):
     items: tuple[device.Device, ...]
 
 
+ROWS = past.rows(
+    "nodes",
+    mine="(%(tenant)s::text IS NULL OR tenant_id = %(tenant)s)",
+    wanted="""
+    (%(pool_id)s::text IS NULL OR pool_id = %(pool_id)s) AND (%(site_id)s::text IS NULL OR site_id = %(site_id)s)
+    AND (%(provision_state)s::text IS NULL OR provision_state = %(provision_state)s)
+    AND (%(connectivity)s::text IS NULL OR connectivity = %(connectivity)s)
+    AND (%(schedulable)s::boolean IS NULL OR schedulable = %(schedulable)s)
+    """,
+)
+
+
 def list_(query: List, read: Reader) -> Answer:
-    sql = """
-    SELECT created_at, id, view FROM nodes
-    WHERE (%s::text IS NULL OR tenant_id = %s) AND (%s::text IS NULL OR pool_id = %s)
-      AND (%s::text IS NULL OR site_id = %s) AND (%s::text IS NULL OR provision_state = %s)
-      AND (%s::text IS NULL OR connectivity = %s) AND (%s::boolean IS NULL OR schedulable = %s)
-    """
-    wanted = (
-        tenants(query, read),
-        query.pool_id,
-        query.site_id,
-        query.provision_state,
-        query.connectivity,
-        query.schedulable,
-    )
-    return listed(read, query, sql, [value for value in wanted for _ in range(2)], "compute-node")
+    return past.listed(read, query, ROWS, filters(query, read), node_view.view, "compute-node")
 
 
 def get(query: Get, read: Reader) -> Answer:
@@ -106,7 +105,7 @@ def _declare(name: str, below: str, response: Any, handle: Any, summary: str) ->
         on=("compute-node/{id}",),
         handle=handle,
         summary=summary,
-        refusals=(errors.AccessDenied, errors.NotFound),
+        refusals=(errors.AccessDenied, errors.NotFound, errors.ProjectionBehind, errors.HistoryPruned),
     )
 
 
@@ -120,7 +119,7 @@ OPERATIONS = (
         on=("compute-tenant/{acting}",),
         handle=list_,
         summary="List nodes",
-        refusals=(errors.AccessDenied, errors.ProjectionBehind),
+        refusals=(errors.AccessDenied, errors.ProjectionBehind, errors.HistoryPruned),
         columns=(
             "id",
             "name",

@@ -3,38 +3,51 @@
 from typing import Any
 
 from domain import errors, offering, pool
-from domain.operation import Answer, Listing, Operation, Page, Paged, Request
-from queries.reading import Reader, listed, one, tenants
+from domain.operation import Answer, AsOf, Known, KnownListing, Operation, Page, Paged
+from queries import past
+from queries.reading import Reader, filters, one
 
 
-class List(Listing, frozen=True, kw_only=True):
+class List(KnownListing, frozen=True, kw_only=True):
     site_id: str | None = None
     gpu_model: str | None = None
     retired: bool | None = None
 
 
-class Get(Request, frozen=True, kw_only=True):
+class Get(Known, frozen=True, kw_only=True):
     id: str
 
 
 class Offers(Paged, frozen=True, kw_only=True):
     id: str
+    as_of: AsOf | None = None
+
+
+ROWS = past.rows(
+    "pools",
+    mine="""
+    (%(tenant)s::text IS NULL OR tenant_id = %(tenant)s OR EXISTS (
+        SELECT 1 FROM catalog_offers AS o JOIN tenant_line(%(tenant)s) AS line ON line.id = o.tenant_id
+        WHERE o.pool_id = pools.id AND (line.depth = 0 OR o.include_descendants)))
+    """,
+    wanted="""
+    (%(site_id)s::text IS NULL OR site_id = %(site_id)s) AND (%(gpu_model)s::text IS NULL OR gpu_model = %(gpu_model)s)
+    AND (%(retired)s::boolean IS NULL OR retired = %(retired)s)
+    """,
+)
+OFFERS = past.rows(
+    "offerings",
+    mine="pool_id = %(pool)s AND (%(owner)s OR tenant_id = %(tenant)s)",
+    wanted="NOT withdrawn",
+)
 
 
 def list_(query: List, read: Reader) -> Answer:
-    sql = """
-    SELECT created_at, id, CASE WHEN %s::text IS NULL OR tenant_id = %s THEN view ELSE tenant_view END
-    FROM pools
-    WHERE (%s::text IS NULL OR tenant_id = %s OR EXISTS (
-            SELECT 1 FROM catalog_offers AS o JOIN tenant_line(%s) AS line ON line.id = o.tenant_id
-            WHERE o.pool_id = pools.id AND (line.depth = 0 OR o.include_descendants)))
-      AND (%s::text IS NULL OR site_id = %s) AND (%s::text IS NULL OR gpu_model = %s)
-      AND (%s::boolean IS NULL OR retired = %s)
-    """
-    tenant = tenants(query, read)
-    own = (tenant, tenant, tenant, tenant, tenant)
-    wanted = (query.site_id, query.site_id, query.gpu_model, query.gpu_model, query.retired, query.retired)
-    return listed(read, query, sql, (*own, *wanted), "compute-pool")
+    def view(id: str, state: Any, version: int) -> pool.View:
+        whole = query.scope == "fleet" or state.owner_tenant_id == read.session.tenant_id
+        return (pool.view if whole else pool.tenant_view)(id, state, version)
+
+    return past.listed(read, query, ROWS, filters(query, read), view, "compute-pool")
 
 
 def get(query: Get, read: Reader) -> Answer:
@@ -47,13 +60,9 @@ def get(query: Get, read: Reader) -> Answer:
 
 def offers(query: Offers, read: Reader) -> Answer:
     """The owner sees every offer of its pool, anybody else the one that it has itself."""
-    sql = """
-    SELECT created_at, id, view FROM offerings
-    WHERE pool_id = %s AND NOT withdrawn AND (%s OR tenant_id = %s)
-    """
     tenant = read.session.tenant_id
-    mine = read.load(query.id).state.owner_tenant_id == tenant
-    return listed(read, query, sql, (query.id, mine, tenant))
+    owner = read.load(query.id).state.owner_tenant_id == tenant
+    return past.listed(read, query, OFFERS, {"pool": query.id, "owner": owner, "tenant": tenant}, offering.view)
 
 
 OPERATIONS = (
@@ -66,7 +75,7 @@ OPERATIONS = (
         on=("compute-tenant/{acting}",),
         handle=list_,
         summary="List the pools that you own or that are offered to you",
-        refusals=(errors.AccessDenied, errors.ProjectionBehind),
+        refusals=(errors.AccessDenied, errors.ProjectionBehind, errors.HistoryPruned),
         columns=("id", "name", "gpuModel", "gpuMemoryGb", "sharing", "class", "region"),
     ),
     Operation(
@@ -78,7 +87,7 @@ OPERATIONS = (
         on=("compute-pool/{id}",),
         handle=get,
         summary="Show a pool",
-        refusals=(errors.AccessDenied, errors.NotFound),
+        refusals=(errors.AccessDenied, errors.NotFound, errors.ProjectionBehind, errors.HistoryPruned),
     ),
     Operation(
         name="pools.offers",
@@ -89,7 +98,7 @@ OPERATIONS = (
         on=("compute-pool/{id}",),
         handle=offers,
         summary="List a pool's offers",
-        refusals=(errors.AccessDenied, errors.NotFound, errors.ProjectionBehind),
+        refusals=(errors.AccessDenied, errors.NotFound, errors.ProjectionBehind, errors.HistoryPruned),
         columns=("id", "tenantId", "quota", "priority", "includeDescendants"),
     ),
 )

@@ -2,13 +2,13 @@
 
 import base64
 import binascii
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, LiteralString
 
 import msgspec
 from psycopg import Connection
 
-from domain import catalog, errors
+from domain import catalog, errors, registry
 from domain.access import Resource, Session
 from domain.event import Recorded
 from domain.operation import Answer, Listing, Page, Paged
@@ -18,8 +18,14 @@ SHORT_PAGE_AFTER: Final = 10
 
 _INT64: Final = range(-(1 << 63), 1 << 63)
 
-Row = tuple[int, str, bytes]
-"""Where a row stands in the order, its id, and what is shown of it."""
+Place = tuple[int, str]
+"""Where a row stands in the order, and its id: what a cursor says."""
+
+Row = tuple[int, str, int, bytes]
+"""A row's place, its version (0 where it has none), and what is shown of it or the state that it is made from."""
+
+Fetch = Callable[[Place | None], list[Row]]
+"""One row more than the page behind a place, to know whether another follows."""
 
 
 class Reader(msgspec.Struct, frozen=True):
@@ -27,7 +33,8 @@ class Reader(msgspec.Struct, frozen=True):
 
     `resolve` gives a thing as the caller's tenant sees it, `allowed` decides an action on it, `unseen` keeps a record
     of what did not resolve and makes the refusal. `log` reads events by position, `visible` is the position up to
-    which everything has been read.
+    which everything has been read. `as_of` is the position that is asked for, None is the present; `load_as_of` folds
+    a stream up to a position. `position` is what the answer shows.
     """
 
     connection: Connection[Any]
@@ -41,6 +48,8 @@ class Reader(msgspec.Struct, frozen=True):
     unseen: Callable[[str, str, str], errors.NotFound]
     log: Callable[[int, int, int], list[Recorded]]
     visible: Callable[[], int]
+    as_of: int | None
+    load_as_of: Callable[[str, int], Any]
 
 
 def tenants(request: Listing, read: Reader) -> str | None:
@@ -48,7 +57,12 @@ def tenants(request: Listing, read: Reader) -> str | None:
     return None if request.scope == "fleet" else read.session.tenant_id
 
 
-def after(request: Paged) -> tuple[int, str] | None:
+def filters(request: Listing, read: Reader) -> dict[str, Any]:
+    """A list's parameters by name: the request's own fields, and `tenant`, whose rows it shows (null: everybody's)."""
+    return {**msgspec.structs.asdict(request), "tenant": tenants(request, read)}
+
+
+def after(request: Paged) -> Place | None:
     """Where the page begins: behind the last row of the page before."""
     if request.cursor is None:
         return None
@@ -72,18 +86,33 @@ def may_get(read: Reader, type: str, ids: Sequence[str]) -> frozenset[str]:
     )
 
 
-def listed(read: Reader, request: Paged, sql: LiteralString, filters: Sequence[Any], of: str | None = None) -> Answer:
-    """One page of the rows that `sql` selects as (place in the order, id, view), in the order of place and id.
+def listed(
+    read: Reader,
+    request: Paged,
+    sql: LiteralString,
+    wanted: Mapping[str, Any],
+    of: str | None = None,
+    show: Callable[[Row], Row] = lambda row: row,
+) -> Answer:
+    """One page of the rows that `sql` selects, in the order of place and id."""
+    rows, place = page_of(read, request, after(request), lambda place: _read(read, request, sql, wanted, place), of)
+    return page([show(row) for row in rows], place, read.position)
+
+
+def page_of(
+    read: Reader, request: Paged, place: Place | None, fetch: Fetch, of: str | None
+) -> tuple[list[Row], Place | None]:
+    """The page's rows behind a place, and where the next page begins.
 
     With `of`, a resource type, only rows whose `get` the caller may are shown (api.md §2, Lists); whoever may list
     the whole fleet sees all of it.
     """
     whole = of is None or getattr(request, "scope", "tenant") == "fleet"
-    place, more = after(request), True
+    more = True
     rows: list[Row] = []
     for _ in range(SHORT_PAGE_AFTER):
-        found = _read(read, request, sql, filters, place)
-        ids = [id for _, id, _ in found]
+        found = fetch(place)
+        ids = [row[1] for row in found]
         may = frozenset(ids) if of is None or whole else may_get(read, of, ids)
         for row in found[: request.limit]:
             place = row[:2]
@@ -94,30 +123,34 @@ def listed(read: Reader, request: Paged, sql: LiteralString, filters: Sequence[A
         more = bool(found) and place != found[-1][:2]
         if not more or len(rows) == request.limit:
             break
-    return _page(rows, place if more else None, read.position)
+    return rows, place if more else None
 
 
 def _read(
-    read: Reader, request: Paged, sql: LiteralString, filters: Sequence[Any], place: tuple[int, str] | None
+    read: Reader, request: Paged, sql: LiteralString, wanted: Mapping[str, Any], place: Place | None
 ) -> list[Row]:
-    """One row more than the page, to know whether another follows."""
-    rows: LiteralString = "SELECT * FROM (" + sql + ") AS listed (at, id, view)"
-    behind: LiteralString = " WHERE (at, id) > (%s, %s) ORDER BY at, id LIMIT %s"
-    before: LiteralString = " WHERE (at, id) < (%s, %s) ORDER BY at DESC, id DESC LIMIT %s"
-    start = (-(1 << 63), "") if request.order == "asc" else ((1 << 63) - 1, "")
-    params = (*filters, *(place or start), request.limit + 1)
+    rows: LiteralString = "SELECT * FROM (" + sql + ") AS listed (at, id, version, body)"
+    behind: LiteralString = " WHERE (at, id) > (%(_at)s, %(_id)s) ORDER BY at, id LIMIT %(_most)s"
+    before: LiteralString = " WHERE (at, id) < (%(_at)s, %(_id)s) ORDER BY at DESC, id DESC LIMIT %(_most)s"
+    at, id = place or ((-(1 << 63), "") if request.order == "asc" else ((1 << 63) - 1, ""))
+    params = {**wanted, "_at": at, "_id": id, "_most": request.limit + 1}
     return read.connection.execute(
         rows + (behind if request.order == "asc" else before), params, prepare=True
     ).fetchall()
 
 
-def _page(rows: Sequence[Row], place: tuple[int, str] | None, position: int) -> Answer:
+def page(rows: Sequence[Row], place: Place | None, position: int) -> Answer:
     cursor = None if place is None else base64.urlsafe_b64encode(msgspec.json.encode(place)).decode()
-    return Answer(body=Page(tuple(msgspec.Raw(view) for _, _, view in rows), cursor), position=position)
+    return Answer(body=Page(tuple(msgspec.Raw(row[3]) for row in rows), cursor), position=position)
 
 
 def one(read: Reader, stream: str, view: Callable[[str, Any, int], Any]) -> Answer:
-    """One thing, folded from its stream: always current."""
-    loaded = read.load(stream)
-    body = view(stream, loaded.state, loaded.version)
-    return Answer(body=body, position=loaded.position, version=loaded.version)
+    """One thing, folded from its stream: always current, or as of the position that is asked for."""
+    if read.as_of is None:
+        loaded = read.load(stream)
+        position = loaded.position
+    else:
+        loaded, position = read.load_as_of(stream, read.as_of), read.as_of
+        if not loaded.version:
+            raise errors.NotFound(registry.kind(stream).noun, stream, when=f" as of @{position}")
+    return Answer(body=view(stream, loaded.state, loaded.version), position=position, version=loaded.version)

@@ -1,11 +1,12 @@
 """Reservations of the caller's tenant: list, get (domain.md §5)."""
 
 from domain import errors, reservation
-from domain.operation import Answer, Listing, Operation, Page, Request
-from queries.reading import Reader, listed, one, tenants
+from domain.operation import Answer, Known, KnownListing, Operation, Page
+from queries import past
+from queries.reading import Reader, filters, one
 
 
-class List(Listing, frozen=True, kw_only=True):
+class List(KnownListing, frozen=True, kw_only=True):
     """Drafts are shown only when asked for by their state."""
 
     pool_id: str | None = None
@@ -13,20 +14,23 @@ class List(Listing, frozen=True, kw_only=True):
     project_id: str | None = None
 
 
-class Get(Request, frozen=True, kw_only=True):
+class Get(Known, frozen=True, kw_only=True):
     id: str
 
 
+ROWS = past.rows(
+    "reservations",
+    mine="(%(tenant)s::text IS NULL OR tenant_id = %(tenant)s)",
+    wanted="""
+    (%(pool_id)s::text IS NULL OR pool_id = %(pool_id)s)
+    AND (%(project_id)s::text IS NULL OR project_id = %(project_id)s)
+    AND state_name = coalesce(%(state)s::text, state_name) AND (%(state)s::text IS NOT NULL OR state_name <> 'draft')
+    """,
+)
+
+
 def list_(query: List, read: Reader) -> Answer:
-    sql = """
-    SELECT created_at, id, view FROM reservations
-    WHERE (%s::text IS NULL OR tenant_id = %s) AND (%s::text IS NULL OR pool_id = %s)
-      AND (%s::text IS NULL OR project_id = %s) AND state_name = coalesce(%s, state_name)
-      AND (%s::text IS NOT NULL OR state_name <> 'draft')
-    """
-    tenant = tenants(query, read)
-    pairs = (tenant, tenant, query.pool_id, query.pool_id, query.project_id, query.project_id)
-    return listed(read, query, sql, (*pairs, query.state, query.state), "compute-reservation")
+    return past.listed(read, query, ROWS, filters(query, read), reservation.view, "compute-reservation")
 
 
 def get(query: Get, read: Reader) -> Answer:
@@ -43,7 +47,7 @@ OPERATIONS = (
         on=("compute-tenant/{acting}",),
         handle=list_,
         summary="List your tenant's reservations",
-        refusals=(errors.AccessDenied, errors.ProjectionBehind),
+        refusals=(errors.AccessDenied, errors.ProjectionBehind, errors.HistoryPruned),
         columns=("id", "state", "stateReason", "gpuModel", "gpuCount", "startsAt", "endsAt"),
     ),
     Operation(
@@ -55,6 +59,6 @@ OPERATIONS = (
         on=("compute-reservation/{id}",),
         handle=get,
         summary="Show a reservation",
-        refusals=(errors.AccessDenied, errors.NotFound),
+        refusals=(errors.AccessDenied, errors.NotFound, errors.ProjectionBehind, errors.HistoryPruned),
     ),
 )

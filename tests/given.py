@@ -250,10 +250,10 @@ class Plane:
 
 
 @contextmanager
-def plane(dsn: str, home: Path) -> Iterator[Plane]:
+def plane(dsn: str, home: Path, history_days: int | None = None) -> Iterator[Plane]:
     text, tokens = demo.demo_access()
     access = home / "access.toml"
     access.write_text(text)
     unlimited = Limits(mutations=1e6, reads=1e6, anonymous=1e6)
-    with main.running(dsn, access) as wired, TestClient(wired.app(unlimited)) as app:  # type: ignore[arg-type]
+    with main.running(dsn, access, history_days) as wired, TestClient(wired.app(unlimited)) as app:  # type: ignore[arg-type]
         yield Plane(wired, app, tokens, access)

@@ -62,6 +62,15 @@ class Instant(ParamType):
             self.fail(str(wrong), param, ctx)
 
 
+class AsOf(ParamType):
+    """An instant, or a position of the log as @1234."""
+
+    name = "instant or @position"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return value if value.startswith("@") else str(Instant().convert(value, param, ctx))
+
+
 def instant(text: str) -> int:
     """Epoch ms of what was typed; raises ValueError that says what is wrong with it."""
     if re.fullmatch(r"[0-9]{1,18}", text):
@@ -114,6 +123,8 @@ def option(field: inspect.Field) -> click.Option:
         return click.Option([field.name, f"{name}/--no-{name[2:]}"], default=None, help=text)
     if tables.is_instant(field.encode_name) and any(isinstance(kind, inspect.IntType) for kind in kinds):
         return click.Option([field.name, name], type=Instant(), help=text)
+    if field.encode_name == "asOf":
+        return click.Option([field.name, name], type=AsOf(), help=text)
     return click.Option([field.name, name], type=scalar(field.type), help=text)
 
 

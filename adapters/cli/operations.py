@@ -76,6 +76,8 @@ def run(operation: Operation, registry: Registry, **values: Any) -> None:
             request.setdefault("limit", MOST_ROWS)
         answer = api.send("GET", path, query=fields.query(request), sink=_sink())
         if own.get("all") and answer.body is not None:
+            if "asOf" in request:
+                request["asOf"] = f"@{answer.headers['X-Position']}"  # an instant just past may yet mean a later one
             answer = answer._replace(body=_every_page(api, path, request, answer.body))
     else:
         answer = _change(api, operation, path, request, own)

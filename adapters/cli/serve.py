@@ -37,6 +37,12 @@ SWITCH_S = 0.0005
     type=click.Path(dir_okay=False, path_type=Path),
     help="write url, tokens and pid here as JSON once it can serve",
 )
+@click.option(
+    "--history-days",
+    type=click.IntRange(min=1, max=36_500),
+    envvar="BETTER_COMPUTE_HISTORY_DAYS",
+    help="keep what asOf asks for so many days; without it for ever",
+)
 def serve(**options: Any) -> None:
     """Run the control plane on this machine: embedded PostgreSQL, API, gateway and workers."""
     settings = Settings(**options)
@@ -108,7 +114,7 @@ def _run(settings: Settings, home: Path, dsn: str) -> None:
     access, tokens = _access(settings, home)
     listener = _listen(settings)
     try:
-        with main.running(dsn, access) as plane:
+        with main.running(dsn, access, settings.history_days) as plane:
             config = uvicorn.Config(
                 plane.app(),
                 loop="uvloop",

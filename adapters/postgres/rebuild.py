@@ -1,5 +1,6 @@
 """Folds the log again: to prove that the live tables follow from it, or to make them anew (architecture.md §3)."""
 
+import math
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -7,10 +8,13 @@ from copy import copy
 from typing import Any, Final, LiteralString
 
 import psycopg
+from eventsourcing.persistence import MapperDeserialisationError
 from msgspec import Struct
+from msgspec.structs import replace
 
-from adapters.postgres import pipeline
+from adapters.postgres import pipeline, reader, retention, snapshots
 from adapters.postgres.mapper import decode
+from adapters.postgres.pool import find_by_key
 from adapters.postgres.reader import Tail
 from adapters.postgres.runner import digest, reading
 from domain.event import Recorded
@@ -27,7 +31,8 @@ _LOCK_MS: Final = 200
 _PAUSE_S: Final = 0.1
 _TRIES: Final = 300
 
-Progress = Callable[[int], None]
+Progress = Callable[[int, int], None]
+"""Told after each batch: the events read, and about how many the log has left, 0 at its end alone."""
 
 
 class Difference(Struct, frozen=True):
@@ -67,37 +72,69 @@ def apply(
     appends: Sequence[Sequence[Recorded]],
 ) -> None:
     """Fold a batch; inline projections fold whole appends, in the order of their steps."""
-    if isinstance(projection, Async):
-        writes = list(projection.apply(reading(connection), batch)) if batch else []
-    else:
-        writes = [(s.sql, s.params) for append in appends for s in replay(projection, append)]
-    if writes:
-        pipeline.run(connection, writes)
+    try:
+        if isinstance(projection, Async):
+            writes = list(projection.apply(reading(connection), batch)) if batch else []
+        else:
+            writes = [(s.sql, s.params) for append in appends for s in replay(projection, append)]
+        if writes:
+            pipeline.run(connection, writes)
+    except psycopg.OperationalError:
+        raise
+    except Exception as fault:
+        given = batch if isinstance(projection, Async) else [one for append in appends for one in append]
+        among = f"positions {given[0].position} to {given[-1].position}"
+        raise RebuildError(f"{projection.name}: {among} cannot be folded: {fault!r}") from fault
 
 
-def compare(dsn: str, projections: Sequence[Projection], progress: Progress = lambda n: None) -> Verdict:
+def compare(dsn: str, projections: Sequence[Projection], progress: Progress = lambda *_: None) -> Verdict:
     """Rebuild every projection beside the live one and compare row by row.
 
-    One REPEATABLE READ transaction sees log, live rows and positions as of one moment. The scratch tables are
-    temporary ones of that transaction, so nothing of it is left, and nobody waits for it.
+    One REPEATABLE READ transaction sees log, live rows and positions as of one moment. Another connection folds into
+    temporary tables, in short transactions: within a single one the server could not pass over what it has replaced,
+    and folding a device with many bookings would take the square of their number. Nothing of it is left, nobody waits.
     """
-    with psycopg.connect(dsn, autocommit=True, application_name="better-compute audit diff") as connection:
-        connection.prepare_threshold = None
-        connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+    name = "better-compute audit diff"
+    with (
+        psycopg.connect(dsn, autocommit=True, application_name=name) as seen,
+        psycopg.connect(dsn, autocommit=True, application_name=name) as scratch,
+    ):
+        seen.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        scratch.prepare_threshold = None
+        find_by_key(scratch)
         try:
-            upto = _positions(connection)
-            cursor = connection.cursor()
+            read = _fold(seen, scratch, projections, progress)
+            horizon = retention.horizon(seen)
             for projection in projections:
-                cursor.execute(projection.tables.replace("CREATE TABLE", "CREATE TEMP TABLE").encode())
-            read, appends = 0, Appends()
-            for batch in events(connection):
-                read, whole = read + len(batch), appends.whole(batch)
-                for projection in projections:
-                    apply(connection, projection, _upto(batch, upto.get(projection.name, 0)), whole)
-                progress(read)
-            return _compared(cursor, projections, read)
-        finally:
-            connection.execute("ROLLBACK")
+                retention.prune(scratch, projection, "pg_temp", horizon)
+            verdict = _compared(seen, scratch, projections, read)
+            return replace(verdict, differences=(*verdict.differences, *_spoilt(seen)))
+        except MapperDeserialisationError as fault:
+            raise RebuildError(str(fault)) from fault
+
+
+def _fold(
+    seen: psycopg.Connection[Any],
+    scratch: psycopg.Connection[Any],
+    projections: Sequence[Projection],
+    progress: Progress,
+) -> int:
+    """Fold the log as one connection sees it into temporary tables of another; return how many events it has."""
+    upto, end = _positions(seen), reader.end(seen)
+    for projection in projections:
+        scratch.execute(projection.tables.replace("CREATE TABLE", "CREATE TEMP TABLE").encode())
+    read, first, appends = 0, 0, Appends()
+    for batch in events(seen):
+        read, first, whole = read + len(batch), first or batch[0].position, appends.whole(batch)
+        for projection in projections:
+            apply(scratch, projection, _upto(batch, upto.get(projection.name, 0)), whole)
+        progress(read, _left(read, first, batch[-1].position, end))
+    return read
+
+
+def _left(read: int, first: int, position: int, end: int) -> int:
+    """Positions are given out in vain too: that as many are empty behind a position as before it is a guess."""
+    return math.ceil((end - position) * read / (position - first + 1))
 
 
 def _positions(connection: psycopg.Connection[Any]) -> dict[str, int]:
@@ -108,15 +145,17 @@ def _upto(batch: Sequence[Recorded], position: int) -> list[Recorded]:
     return [recorded for recorded in batch if recorded.position <= position]
 
 
-def _compared(cursor: psycopg.Cursor[Any], projections: Sequence[Projection], read: int) -> Verdict:
+def _compared(
+    seen: psycopg.Connection[Any], scratch: psycopg.Connection[Any], projections: Sequence[Projection], read: int
+) -> Verdict:
     differences: list[Difference] = []
     rows = 0
     for projection in projections:
         for table in tables(projection):
-            counted = cursor.execute(f"SELECT count(*) FROM public.{table}".encode()).fetchone()
+            live, log = _brought(seen, scratch, table), f"pg_temp.{table}"
+            counted = scratch.execute(f"SELECT count(*) FROM {live}".encode()).fetchone()
             rows += int(counted[0]) if counted else 0
-            only_live = _except(cursor, f"public.{table}", f"pg_temp.{table}")
-            only_log = _except(cursor, f"pg_temp.{table}", f"public.{table}")
+            only_live, only_log = _except(scratch, live, log), _except(scratch, log, live)
             if only_live or only_log:
                 examples = tuple(f"live {row}" for row in only_live[:_SHOWN])
                 examples += tuple(f"log  {row}" for row in only_log[:_SHOWN])
@@ -124,12 +163,31 @@ def _compared(cursor: psycopg.Cursor[Any], projections: Sequence[Projection], re
     return Verdict(read, rows, tuple(differences))
 
 
-def _except(cursor: psycopg.Cursor[Any], one: str, other: str) -> list[str]:
+def _brought(seen: psycopg.Connection[Any], scratch: psycopg.Connection[Any], table: str) -> str:
+    """The live rows of a table, as seen, beside those that were folded; returns what they are called there."""
+    live = f"pg_temp.live_{table}"
+    scratch.execute(f"CREATE TEMP TABLE live_{table} (LIKE pg_temp.{table})".encode())
+    with (
+        seen.cursor().copy(f"COPY (SELECT * FROM public.{table}) TO STDOUT (FORMAT binary)".encode()) as rows,
+        scratch.cursor().copy(f"COPY {live} FROM STDIN (FORMAT binary)".encode()) as into,
+    ):
+        for data in rows:
+            into.write(data)
+    return live
+
+
+def _spoilt(connection: psycopg.Connection[Any]) -> list[Difference]:
+    """Snapshots are no projection, and follow from the log all the same."""
+    wrong = tuple(snapshots.wrong(connection))
+    return [Difference("snapshots", "stream_snapshots", len(wrong), 0, wrong[:_SHOWN])] if wrong else []
+
+
+def _except(connection: psycopg.Connection[Any], one: str, other: str) -> list[str]:
     sql = f"SELECT t::text FROM (SELECT * FROM {one} EXCEPT ALL SELECT * FROM {other}) AS t LIMIT 1000"
-    return [row[0] for row in cursor.execute(sql.encode()).fetchall()]
+    return [row[0] for row in connection.execute(sql.encode()).fetchall()]
 
 
-def rebuild(dsn: str, projection: Projection, progress: Progress = lambda n: None) -> int:
+def rebuild(dsn: str, projection: Projection, progress: Progress = lambda *_: None) -> int:
     """Make one projection anew from the log beside live writes; return the events read.
 
     A scratch schema is filled in short transactions. The last step alone makes anybody wait: it takes its locks within
@@ -138,6 +196,7 @@ def rebuild(dsn: str, projection: Projection, progress: Progress = lambda n: Non
     scratch = f"rebuild_{projection.name}"
     with psycopg.connect(dsn, autocommit=True, application_name="better-compute rebuild") as connection:
         connection.execute("SET synchronous_commit TO off")
+        find_by_key(connection)
         connection.prepare_threshold = None  # or psycopg would drop the pipeline's plans when a swap rolls back
         _alone(connection, projection)
         try:
@@ -148,17 +207,20 @@ def rebuild(dsn: str, projection: Projection, progress: Progress = lambda n: Non
             filling = _Filling(connection, projection, progress)
             for _ in range(_TRIES):
                 filling.on()
+                retention.prune(connection, projection, scratch, retention.horizon(connection))
                 if _swapped(connection, projection, scratch, filling):
                     return filling.read
                 time.sleep(_PAUSE_S)
+        except MapperDeserialisationError as fault:
+            raise RebuildError(f"{projection.name}: {fault}") from fault
         finally:
-            if not connection.broken:
+            if not connection.closed:
                 connection.execute(f"DROP SCHEMA IF EXISTS {scratch} CASCADE".encode())
     raise RebuildError(f"{projection.name}: {_TRIES} times others held its tables for over {_LOCK_MS} ms")
 
 
 class RebuildError(Exception):
-    """A rebuild that could not finish; the live tables are as they were."""
+    """A rebuild, or a comparison, that could not finish; the live tables are as they were."""
 
 
 class _NotYet(Exception):
@@ -172,6 +234,7 @@ class _Filling:
         proved = connection.execute("SELECT max(position) FROM projection_positions").fetchone()
         self.tail = Tail(0, proved[0] or 0 if proved else 0)
         self.read = 0
+        self._first, self._end = 0, reader.end(connection)
         self.appends = Appends()
         self._connection = connection
         self._projection = projection
@@ -184,7 +247,10 @@ class _Filling:
             if batch:
                 apply(self._connection, self._projection, batch, self.appends.whole(batch))
                 self.read += len(batch)
-                self._progress(self.read)
+                self._first = self._first or batch[0].position
+                if self.tail.position > self._end:
+                    self._end = reader.end(self._connection)  # the log grew meanwhile
+                self._progress(self.read, _left(self.read, self._first, self.tail.position, self._end))
             elif not self.tail.hole_age or self.tail.held_open:
                 return
 
@@ -199,7 +265,7 @@ def _swapped(connection: psycopg.Connection[Any], projection: Projection, scratc
     """The last step, as one transaction; False when a lock could not be had, with nothing changed.
 
     Locks are taken in the order of those it would meet: an append takes its tables, then the log; the runner takes its
-    position's row, then its tables.
+    position's row, then its tables; who prunes takes the horizon, then the tables.
     """
     names = tables(projection)
     before = (copy(filling.tail), filling.read, filling.appends.copy())
@@ -208,6 +274,7 @@ def _swapped(connection: psycopg.Connection[Any], projection: Projection, scratc
             connection.execute(f"SET LOCAL lock_timeout = {_LOCK_MS}".encode())
             connection.execute("SET LOCAL synchronous_commit TO on")
             row = connection.execute(_STANDS, (projection.name,)).fetchone()
+            retention.hold(connection, projection)
             live = [name for name in names if _exists(connection, name)]
             if live:
                 listed = ", ".join(f"public.{name}" for name in live)
@@ -217,6 +284,7 @@ def _swapped(connection: psycopg.Connection[Any], projection: Projection, scratc
             filling.on()
             if isinstance(projection, Async) and row is not None and filling.tail.position < row[0]:
                 raise _NotYet
+            retention.prune(connection, projection, scratch, retention.horizon(connection))
             for name in names:
                 connection.execute(f"DROP TABLE IF EXISTS public.{name}".encode())
                 connection.execute(f"ALTER TABLE {scratch}.{name} SET SCHEMA public".encode())

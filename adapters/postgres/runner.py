@@ -7,11 +7,12 @@ from typing import Any, LiteralString
 
 import psycopg
 
-from adapters.postgres import pipeline
+from adapters.postgres import pipeline, retention
 from adapters.postgres.pool import Pool
 from adapters.postgres.reader import Tail
 from adapters.postgres.refusals import REFUSED
 from domain.event import Recorded, tag
+from projections import history
 from projections.projection import Async, Inline, Projection, Read, Write
 
 log = logging.getLogger(__name__)
@@ -38,15 +39,18 @@ def create_tables(dsn: str, projections: Sequence[Projection]) -> list[str]:
     """Make the tables of projections that the database does not have; return the names of those to rebuild.
 
     Those are projections whose tables changed, and new inline ones on a log that has events already: they are filled
-    by appends alone, so what happened before would be missing.
+    by appends alone, so what happened before would be missing. A new one that keeps versions is among them once the
+    others have forgotten some: by itself it would have them all.
     """
     with psycopg.connect(dsn, autocommit=True) as connection, connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(hashtext('better-compute projections'))")
         known = {name: tables for name, tables, _ in connection.execute(_KNOWN).fetchall()}
         begun = connection.execute("SELECT 1 FROM stored_events LIMIT 1").fetchone() is not None
+        forgotten = retention.begun(connection)
         for projection in projections:
             if projection.name not in known:
-                known[projection.name] = "" if begun and isinstance(projection, Inline) else digest(projection)
+                late = begun if isinstance(projection, Inline) else forgotten and bool(history.names(projection))
+                known[projection.name] = "" if late else digest(projection)
                 connection.execute(projection.tables.encode())
                 connection.execute(
                     "INSERT INTO projection_positions (name, tables_digest, position) VALUES (%s, %s, 0)",

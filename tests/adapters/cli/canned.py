@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from msgspec import Meta, Struct, field
 
 from adapters.cli import main
-from domain.operation import Listing, Operation, Request, table
+from domain.operation import KnownListing, Listing, Operation, Request, table
 
 
 class Mode(enum.StrEnum):
@@ -30,7 +30,7 @@ class Get(Request, frozen=True, kw_only=True):
     id: str
 
 
-class Find(Listing, frozen=True, kw_only=True):
+class Find(KnownListing, frozen=True, kw_only=True):
     pool_id: Annotated[str, Meta(description="only of this pool")] | None = None
     states: tuple[str, ...] = ()
     ready: bool | None = None

@@ -37,6 +37,27 @@ def test_a_cursor_that_leads_nowhere_ends_the_walk(server):
     assert (ran.exit_code, len(server.asked)) == (3, 2)
 
 
+@pytest.mark.parametrize(
+    ("typed", "sent"), [("@12", "%4012"), ("1500", "1500"), ("1970-01-01T01:00:00.5+01:00", "500")]
+)
+def test_the_past_is_asked_for_by_position_or_instant(server, typed, sent):
+    server.says({"items": []})
+    assert run(["nodes", "list", "--as-of", typed], server).exit_code == 0
+    assert server.asked[0].path == f"/v1/nodes?asOf={sent}"
+
+
+def test_an_instant_without_offset_is_none(server):
+    ran = run("nodes list --as-of 2026-01-01T00:00:00", server)
+    assert (ran.exit_code, "names no offset" in ran.stderr, server.asked) == (2, True, [])
+
+
+def test_all_pages_of_the_past_are_of_the_position_that_the_first_one_shows(server):
+    server.says({"items": [{"id": "node_1"}], "nextCursor": "c2"}, X_Position="7").says({"items": []}, X_Position="7")
+    assert run("nodes list --all --as-of 1500", server).exit_code == 0
+    first, second = (asked.path for asked in server.asked)
+    assert (first, second) == ("/v1/nodes?asOf=1500&limit=1000", "/v1/nodes?asOf=%407&limit=1000&cursor=c2")
+
+
 def test_one_thing_is_key_and_value_lines(server):
     server.says({"id": "node_1", "pool": {"id": "pool_1"}, "createdAt": 0})
     assert run("nodes get node_1", server).stdout == (

@@ -156,6 +156,38 @@ class Writing:
             self.failed.append(fault)
 
 
+def test_both_tell_how_far_they_are_and_what_is_left_however_the_log_grows(given: Facts, database: str) -> None:
+    (sites,) = (of for of in table.ASYNC if of.name == "sites")
+    given.append(given.site(), *(site.Renamed(f"s{n}", "s", "root") for n in range(600)))
+    told: list[tuple[int, int]] = []
+
+    def growing(read: int, left: int) -> None:
+        told.append((read, left))
+        if len(told) < 3:
+            given.site()
+
+    assert rebuild.rebuild(database, sites, growing) == 603
+    assert told == [(500, 101), (602, 0), (603, 0)]
+    told.clear()
+    rebuild.compare(database, [sites], growing)
+    assert told == [(500, 103), (603, 0)]
+
+
+def test_positions_given_out_in_vain_count_as_often_behind_as_before(given: Facts, database: str) -> None:
+    """After each append of ten the log lacks ten."""
+    site_id = given.site()
+    with given.connections.connection() as connection:
+        for of in range(60):
+            given.append(site_id, *(site.Renamed(f"s{of}-{n}", "s", "root") for n in range(10)))
+            connection.execute("SELECT nextval('stored_events_position') FROM generate_series(1, 10)")
+    given.site()
+    told: list[tuple[int, int]] = []
+    rebuild.rebuild(database, table.ASYNC[0], lambda read, left: told.append((read, left)))
+    ((_, left), (read, none)) = told
+    assert (read, none) == (602, 0)
+    assert 95 < left < 110, "in truth 102"
+
+
 def test_a_rebuild_that_cannot_have_its_locks_gives_up_and_leaves_all_as_it_was(
     given: Facts, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

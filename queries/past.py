@@ -1,0 +1,134 @@
+"""As known when: the position that `asOf` names, and lists of the row versions of then (architecture.md §3)."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, LiteralString
+
+import msgspec
+from psycopg import Connection
+
+from domain import errors, registry
+from domain.operation import Answer, Paged
+from projections import log_time
+from queries import reading
+from queries.reading import Place, Reader, Row
+
+_LABEL: LiteralString = f"SELECT coalesce(({log_time.AS_OF}), 0), EXISTS (SELECT 1 FROM log_time WHERE t > %s)"
+_KEPT: LiteralString = "SELECT position FROM history_horizon"
+
+
+class Rows(msgspec.Struct, frozen=True):
+    """What a list selects: `now` as `reading.Row`, `then` as (id, view) at position `_as_of`.
+
+    A view that is null is made of the thing's state: the row's own, or then the one folded from its stream.
+    """
+
+    now: LiteralString
+    then: LiteralString
+
+
+def rows(table: LiteralString, mine: LiteralString, wanted: LiteralString) -> Rows:
+    """The list of a read model: `mine` are the rows that the caller sees today, `wanted` is what filters ask.
+
+    The version found bears the table's name, so that `wanted` asks the same of it as of the row.
+    """
+    return Rows(
+        f"SELECT created_at, id, version, state FROM {table} WHERE {mine} AND {wanted}",
+        f"""
+        SELECT walked.id, NULL::bytea
+        FROM (SELECT id FROM {table} WHERE {mine}) AS walked CROSS JOIN LATERAL {version_of(table)}
+        WHERE {wanted}
+        """,
+    )
+
+
+def version_of(table: LiteralString) -> LiteralString:
+    """The version of the thing `walked.id` that was current at `_as_of`; no row: it was not there."""
+    return f"""(
+        SELECT * FROM (
+            SELECT * FROM {table}_history AS h WHERE h.id = walked.id AND h.from_position <= %(_as_of)s
+            ORDER BY h.from_position DESC LIMIT 1
+        ) AS newest
+        WHERE newest.to_position IS NULL OR newest.to_position > %(_as_of)s
+    ) AS {table}"""
+
+
+def listed(
+    read: Reader,
+    request: Paged,
+    of: Rows,
+    wanted: Mapping[str, Any],
+    view: Callable[[str, Any, int], Any] | None = None,
+    type: str | None = None,
+) -> Answer:
+    """One page of a list as it is or, in the order of ids, as it was; `view` shows a state that was folded.
+
+    Only rows whose `get` the caller may today are shown, if they are of an IAM `type`.
+    """
+    if read.as_of is None:
+        return reading.listed(read, request, of.now, wanted, type, lambda row: _now(row, view))
+    position = read.as_of
+    start = _start(request, position)
+    found, place = reading.page_of(read, request, start, lambda place: _read(read, request, of, wanted, place), type)
+    return reading.page([_shown(read, row, view) for row in found], place, position)
+
+
+def _start(request: Paged, position: int) -> Place | None:
+    """A cursor says which position its walk is of: pages of two never mix."""
+    place = reading.after(request)
+    if place is not None and place[0] != position:
+        raise errors.Invalid("cursor", f"is not the nextCursor of a page as of @{position}")
+    return place
+
+
+def _read(read: Reader, request: Paged, of: Rows, wanted: Mapping[str, Any], place: Place | None) -> list[Row]:
+    """Planned anew each time: what a filter leaves open decides which index serves."""
+    listed: LiteralString = (
+        "SELECT %(_as_of)s::bigint, id, 0::bigint, coalesce(view, '') FROM (" + of.then + ") AS listed (id, view)"
+    )
+    behind: LiteralString = " WHERE id > %(_id)s ORDER BY id LIMIT %(_most)s"
+    before: LiteralString = " WHERE (%(_id)s = '' OR id < %(_id)s) ORDER BY id DESC LIMIT %(_most)s"
+    params = {**wanted, "_as_of": read.as_of, "_id": place[1] if place else "", "_most": request.limit + 1}
+    return read.connection.execute(
+        listed + (behind if request.order == "asc" else before), params, prepare=False
+    ).fetchall()
+
+
+def _now(row: Row, view: Callable[[str, Any, int], Any] | None) -> Row:
+    """A read model keeps states: what is shown of one is made here, so that a view that gains a field shows it."""
+    if view is None:
+        return row
+    at, id, version, state = row
+    known = msgspec.json.decode(state, type=type(registry.kind(id).initial))
+    return at, id, version, msgspec.json.encode(view(id, known, version))
+
+
+def _shown(read: Reader, row: Row, view: Callable[[str, Any, int], Any] | None) -> Row:
+    if view is None or read.as_of is None:
+        return row
+    id = row[1]
+    loaded = read.load_as_of(id, read.as_of)
+    return read.as_of, id, loaded.version, msgspec.json.encode(view(id, loaded.state, loaded.version))
+
+
+def check_position(position: int, head: int) -> None:
+    if position > head:
+        raise errors.Invalid("asOf", f"lies beyond the log, which ends at @{head}")
+
+
+def check_instant(instant: int, now: int) -> None:
+    if instant > now:
+        raise errors.Invalid("asOf", f"lies in the future: now is {now}")
+
+
+def label(connection: Connection[Any], instant: int) -> tuple[int, bool]:
+    """The position that an instant stands for, 0 before the log, and whether no event can come that moves it."""
+    row = connection.execute(_LABEL, (instant, instant)).fetchone()
+    assert row is not None
+    return row[0], row[1]
+
+
+def check_kept(connection: Connection[Any], position: int) -> None:
+    """Versions that ended up to the horizon are forgotten; whatever was current there or later is not."""
+    row = connection.execute(_KEPT).fetchone()
+    if row is not None and position < row[0]:
+        raise errors.HistoryPruned(row[0])
