@@ -27,7 +27,7 @@ HARM = {
 }
 """What is done to the database behind the plane's back, and what is to be said of it."""
 LIES: dict[str, Callable[[Acknowledged], Acknowledged]] = {
-    "acknowledged and lost": lambda told: told._replace(version=told.version + 1),
+    "acknowledged and lost": lambda told: told._replace(version=told.version + 1000),
     "X-Position was": lambda told: told._replace(position=told.position + 1),
     "another than the log gives": lambda told: told._replace(digest=b""),
     "was answered in 2 ways": lambda told: told._replace(version=told.version - 1),
