@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from threading import Lock
 
-from ulid import ULID
+from ulid import base32
 
 _RANDOM_BITS = 80
 
@@ -29,4 +29,4 @@ class Mint:
             same_instant = fresh >> _RANDOM_BITS <= self._last >> _RANDOM_BITS
             self._last = self._last + 1 if same_instant else fresh
             value = self._last
-        return f"{prefix}_{str(ULID.from_bytes(value.to_bytes(16, 'big'))).lower()}"
+        return f"{prefix}_{base32.encode(value.to_bytes(16, 'big')).lower()}"
