@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import given
+from adapters.agent.ownership import NOBODY
 from adapters.postgres.leases import TTL_S, Lease
 from commands import agents
 from domain import admission
@@ -28,6 +29,7 @@ def held(plane: given.Plane) -> set[str]:
 
 
 def test_a_second_process_leaves_the_firsts_nodes_alone_until_it_stops(plane: given.Plane, tmp_path: Path) -> None:
+    until(lambda: NOBODY not in plane.wired.ownership._others)  # it has looked; what comes now is somebody's
     _, (node_id,) = plane.fleet()
     (tmp_path / "first").mkdir()
     with given.plane(plane.wired.reads.conninfo, tmp_path / "first") as first:

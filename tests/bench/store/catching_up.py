@@ -105,6 +105,8 @@ def stock(dsn: str, number: int, seconds: float) -> float:
     """Events a second of the library's runner in its first `seconds`, on a copy of the log in a table of its own."""
     recorder = events.stock_recorder(dsn, "bench_events")
     try:
+        with psycopg.connect(dsn) as connection:
+            connection.execute("DROP TABLE IF EXISTS bench_events, _reservations_tracking")
         recorder.create_table()
         with psycopg.connect(dsn) as connection:
             connection.execute(_COPIED, (number,))
