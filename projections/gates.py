@@ -79,17 +79,21 @@ def _node_is_free(node_id: str, act: str) -> Statement:
     return Statement(Phase.GATE_CHECK, node_id, sql, (act, node_id), True)
 
 
-def _nodes_accept(placed: reservation.Placed) -> Statement:
+def _takes_it(placed: reservation.Placed) -> Statement:
+    """As `_pool_accepts`, and every node is open, in this pool, and still cut up as the choice had it."""
     sql = """
+    SELECT refuse('POOL_CLOSED', jsonb_build_object('poolId', %s::text))
+    WHERE NOT EXISTS (SELECT 1 FROM pool_gates WHERE pool_id = %s AND accepts)
+    UNION ALL
     SELECT refuse('NODE_CLOSED', jsonb_build_object('nodeId', wanted.node_id))
     FROM unnest(%s::text[], %s::bigint[]) AS wanted (node_id, layout)
     LEFT JOIN node_gates AS gate ON gate.node_id = wanted.node_id
     WHERE NOT coalesce(gate.accepts AND gate.pool_id = %s AND gate.layout = wanted.layout, false)
-    LIMIT 1
     """
     nodes = [a.node_id for a in placed.allocations]
     layouts = [a.layout for a in placed.allocations]
-    return Statement(Phase.GATE_CHECK, placed.pool_id, sql, (nodes, layouts, placed.pool_id), True)
+    params = (placed.pool_id, placed.pool_id, nodes, layouts, placed.pool_id)
+    return Statement(Phase.GATE_CHECK, placed.pool_id, sql, params, True)
 
 
 def _retire_pool(pool_id: str) -> Iterator[Statement]:
@@ -159,10 +163,9 @@ def _of_reservation(stream: str, event: reservation.Events) -> Iterator[Statemen
             yield gates_of(stream)
         case reservation.Placed():
             yield pool_gate(event.pool_id)
-            yield _pool_accepts(event.pool_id)
             for allocation in event.allocations:
                 yield node_gate(allocation.node_id)
-            yield _nodes_accept(event)
+            yield _takes_it(event)
         case reservation.TornDown():
             yield node_gate(event.node_id)
         case (

@@ -91,7 +91,7 @@ class Recorder(PostgresApplicationRecorder):
         statements: Sequence[Statement] = (),
         fence: Fence | None = None,
         **_: Any,
-    ) -> Sequence[int] | None:
+    ) -> list[int]:
         """Run the append's statements and insert its events as one transaction; return their positions.
 
         The order is that of architecture.md §2: the fence, then the statements as they were planned, then the events,

@@ -7,9 +7,7 @@ from typing import Any
 
 import psycopg
 import psycopg_pool
-from eventsourcing.persistence import EventStore as LibraryStore
 from eventsourcing.persistence import PersistenceError
-from msgspec.structs import replace
 
 from adapters.postgres import envelope, snapshots
 from adapters.postgres.catalog import CatalogReader
@@ -27,12 +25,12 @@ _NEVER_SENT = (psycopg_pool.PoolTimeout, psycopg_pool.TooManyRequests, psycopg_p
 
 
 class EventStore(CatalogReader):
-    """Appends through the library's store and our recorder; states are remembered and brought forward on load."""
+    """Appends through our mapper and recorder of the library; states are remembered and brought forward on load."""
 
     def __init__(self, pool: Pool, inline: Sequence[Inline], root_tenant: str, new_id: Callable[[str], str]) -> None:
         super().__init__(pool, root_tenant)
         self._recorder = Recorder(pool)
-        self._events = LibraryStore(EventMapper(), self._recorder)
+        self._mapper = EventMapper()
         self._inline = tuple(inline)
         self._new_id = new_id
         self._known: OrderedDict[str, Loaded] = OrderedDict()
@@ -97,22 +95,22 @@ class EventStore(CatalogReader):
             translate(unread)
         recorded = envelope.seal(append, after, self._new_id)
         statements = plan(self._inline, recorded)
+        stored = [self._mapper.to_stored_event(one) for one in recorded]
         try:
-            stored = self._events.put(recorded, statements=statements, fence=append.fence)  # type: ignore[arg-type]
+            positions = self._recorder.insert_events(stored, statements=statements, fence=append.fence)
         except PersistenceError as wrapped:
             fault = wrapped.__cause__
             assert isinstance(fault, psycopg.Error)
             position = self._committed_after_all(recorded, fault)
             return position if position is not None else translate(fault)
-        last = {
-            one.stream: replace(one, position=row.notification.id) for one, row in zip(recorded, stored, strict=True)
-        }
+        at = -1
         for change, state in zip(append.changes, after, strict=True):
-            loaded = _loaded(state, last[change.stream])
+            at += len(change.events)
+            loaded = _loaded(state, recorded[at], positions[at])
             self._remember(change.stream, loaded)
             if snapshots.due(change.stream, change.expected, loaded.version):
                 snapshots.take(self._pool, change.stream, loaded)
-        return stored[-1].notification.id
+        return positions[-1]
 
     def _after(self, change: Change) -> Any:
         """The state that the change makes: it says whose events they are, and the answer needs no second read."""
@@ -137,9 +135,11 @@ class EventStore(CatalogReader):
 
 
 def _folded(stream: str, before: Loaded, rows: Sequence[tuple[Any, ...]]) -> Loaded:
+    if not rows:
+        return before
     recorded = [decode(*row) for row in rows]
-    return _loaded(registry.fold_recorded(stream, recorded, before.state), recorded[-1]) if recorded else before
+    return _loaded(registry.fold_recorded(stream, recorded, before.state), recorded[-1], recorded[-1].position)
 
 
-def _loaded(state: Any, last: Recorded) -> Loaded:
-    return Loaded(state, last.version, last.position, last.event_id, last.meta.correlation)
+def _loaded(state: Any, last: Recorded, position: int) -> Loaded:
+    return Loaded(state, last.version, position, last.event_id, last.meta.correlation)
