@@ -66,7 +66,7 @@ class Plane:
         )
         self.gateway = Gateway(self.store, audience=AUDIENCE, new_id=self.mint)
         consumers = (self.calendars.consume, self.runner.apply, self._tell_gateway)
-        self.follower = Follower(following, consumers)
+        self.follower = Follower(following, consumers, at_rest=self.runner.at_rest)
         self.dispatcher = Dispatcher(self.ports, self.store, reads, self.shown, self._wait_shown, self.head)
         self.worker = Worker(self.ports, reads, self.calendars, self.mint("sess"))
         self.ownership = Ownership(self.gateway, reads, self.mint)

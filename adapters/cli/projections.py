@@ -51,7 +51,7 @@ def list_(database_url: str | None, data_dir: Path | None) -> None:
 def retry(names: tuple[str, ...], database_url: str | None, data_dir: Path | None) -> None:
     """Go on with stopped projections from where they stand; exit 1 if one stops again.
 
-    Processes that run beside this go on with them by themselves at their next event.
+    Processes that run beside this go on with them by themselves.
     """
     from adapters.postgres.pool import pool
     from adapters.postgres.runner import Runner

@@ -27,12 +27,19 @@ class Follower:
     """Polls every 10 ms while there is work and backs off to 100 ms; each batch goes to every consumer in turn.
 
     A consumer that fails for good is left out from then on, and `failures` names it: the others go on. An event
-    that cannot be read stops all of it.
+    that cannot be read stops all of it. `at_rest` is called each time there is nothing new.
     """
 
-    def __init__(self, pool: Pool, consumers: Sequence[Consumer], position: int = 0) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        consumers: Sequence[Consumer],
+        position: int = 0,
+        at_rest: Callable[[], object] = lambda: None,
+    ) -> None:
         self._pool = pool
         self._consumers = tuple(consumers)
+        self._at_rest = at_rest
         self._tail = Tail(position)
         self._batch: Sequence[Recorded] = []
         self._served = 0
@@ -120,6 +127,7 @@ class Follower:
             if self._tail.hole_age:
                 return True
             self._at_end = time.monotonic()
+            self._at_rest()
             return False
         while self._served < len(self._consumers):
             self._hand(self._served, self._batch)

@@ -126,6 +126,12 @@ class Runner:
             except _Moved:
                 self.load()
 
+    def at_rest(self) -> None:
+        """While nothing happens, a stopped projection may have been retried elsewhere."""
+        for projection in self._projections:
+            if projection.name in self.failures and self._forgiven(projection):
+                self._guarded(projection, lambda of=projection: self._resume(of))  # type: ignore[misc]
+
     def retry(self, name: str) -> str | None:
         """Bring a stopped projection to the log's end; return its failure when it stops again."""
         (projection,) = (of for of in self._projections if of.name == name)

@@ -1,6 +1,7 @@
 """The one reader of a process and those it serves."""
 
 from collections.abc import Iterator, Sequence
+from threading import Event
 
 import psycopg
 import pytest
@@ -58,6 +59,16 @@ def test_whoever_waits_for_a_position_is_woken_when_all_have_it(given: Facts) ->
         assert following.wait(last(given), 5)
         assert seen
         assert not following.wait(last(given) + 1, 0)
+    finally:
+        following.stop()
+
+
+def test_while_nothing_is_new_it_says_so(given: Facts) -> None:
+    rested = Event()
+    following = Follower(given.connections, [], at_rest=rested.set)
+    following.start()
+    try:
+        assert rested.wait(5)
     finally:
         following.stop()
 

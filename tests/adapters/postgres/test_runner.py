@@ -174,6 +174,16 @@ class TestPoison:
         assert running.failures == {}
         assert counted(given) == log(given)
 
+    def test_it_notices_the_retry_while_nothing_happens(self, given: Facts, database: str) -> None:
+        counting, _, running, _ = self.poisoned(given, database)
+        running.at_rest()
+        assert list(running.failures) == ["counted"]
+        counting.before = lambda recorded: None
+        Runner(given.connections, [counting.named("counted")]).retry("counted")
+        running.at_rest()
+        assert running.failures == {}
+        assert running.positions["counted"] == log(given)[-1]
+
     def test_a_retry_without_the_fix_stops_at_the_same_event(self, given: Facts, database: str) -> None:
         counting, _, running, poison = self.poisoned(given, database)
         some(given)
