@@ -26,6 +26,11 @@ _NULL, _TRUE, _FALSE = _LENGTH.pack(-1), _LENGTH.pack(1) + b"\x01", _LENGTH.pack
 _AS_TEXT, _BINARY = 0, 1
 _FAILED: Final = (pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.BAD_RESPONSE)
 
+Encoded = tuple[int, int, bytes | None]
+"""A parameter's type, its format, its bytes."""
+
+Step = tuple[str, list[Encoded]]
+
 Plan = tuple[str, tuple[int, ...]]
 """A statement and the types of its parameters: what is prepared once."""
 
@@ -41,18 +46,17 @@ def run(connection: psycopg.Connection[Any], statements: Sequence[tuple[str, Seq
     then nothing was written. On any other trouble the connection is closed, for it may be in the middle of something.
     """
     known = _prepared.setdefault(connection, {})
+    encoded = [(sql, _encoded(params)) for sql, params in statements]
     try:
-        return _run(connection, statements, known)
+        return _run(connection, encoded, known)
     except errors.InvalidSqlStatementName:
         if not known or connection.info.transaction_status != pq.TransactionStatus.IDLE:
             raise
     known.clear()  # psycopg sends DEALLOCATE ALL after a rollback of its own, and that forgets ours too
-    return _run(connection, statements, known)
+    return _run(connection, encoded, known)
 
 
-def _run(
-    connection: psycopg.Connection[Any], statements: Sequence[tuple[str, Sequence[Any]]], known: dict[Plan, bytes]
-) -> list[int]:
+def _run(connection: psycopg.Connection[Any], statements: Sequence[Step], known: dict[Plan, bytes]) -> list[int]:
     conn = connection.pgconn
     try:
         conn.enter_pipeline_mode()
@@ -69,14 +73,11 @@ def _run(
     return rows
 
 
-def _send(
-    conn: pq.abc.PGconn, statements: Sequence[tuple[str, Sequence[Any]]], known: dict[Plan, bytes]
-) -> list[tuple[Plan, bytes] | None]:
+def _send(conn: pq.abc.PGconn, statements: Sequence[Step], known: dict[Plan, bytes]) -> list[tuple[Plan, bytes] | None]:
     """Queue everything; return what each of the results to come belongs to: a plan newly prepared, or a statement."""
     sent: list[tuple[Plan, bytes] | None] = []
     fresh: dict[Plan, bytes] = {}
-    for sql, params in statements:
-        encoded = [_ENCODERS[type(param)](param) for param in params]
+    for sql, encoded in statements:
         types = tuple([one[0] for one in encoded])
         plan = (sql, types)
         name = known.get(plan) or fresh.get(plan)
@@ -145,8 +146,12 @@ def _numbered(sql: str) -> bytes:
     return re.sub("%(s|%)", lambda m: f"${next(numbers)}" if m[1] == "s" else "%", sql).encode()
 
 
-Encoded = tuple[int, int, bytes | None]
-"""A parameter's type, its format, its bytes."""
+def _encoded(params: Sequence[Any]) -> list[Encoded]:
+    """Raises psycopg.DataError for what PostgreSQL has no place for, before anything is sent."""
+    try:
+        return [_ENCODERS[type(param)](param) for param in params]
+    except (KeyError, struct.error, UnicodeEncodeError) as fault:
+        raise psycopg.DataError(f"a parameter cannot be sent: {fault!r}") from fault
 
 
 def _list(values: Sequence[Any]) -> Encoded:

@@ -1,5 +1,6 @@
 """Folds the log again: to prove that the live tables follow from it, or to make them anew (architecture.md §3)."""
 
+import logging
 import math
 import re
 import time
@@ -20,6 +21,8 @@ from adapters.postgres.runner import digest, reading
 from domain.event import Recorded
 from projections.projection import Appends, Async, Inline, Projection, replay
 
+log = logging.getLogger(__name__)
+
 _BATCH: Final = 500
 _LOG: LiteralString = """
 SELECT originator_id, originator_version, topic, state, notification_id, recorded_at
@@ -28,6 +31,8 @@ FROM stored_events WHERE notification_id > %s ORDER BY notification_id LIMIT %s
 _STANDS: LiteralString = "SELECT position FROM projection_positions WHERE name = %s FOR UPDATE"
 _SHOWN: Final = 5
 _LOCK_MS: Final = 200
+_LET_GO_MS: Final = 5_000
+_KEY: Final = "hashtext('better-compute rebuild'), hashtext(%s)"
 _PAUSE_S: Final = 0.1
 _TRIES: Final = 300
 
@@ -99,10 +104,13 @@ def compare(dsn: str, projections: Sequence[Projection], progress: Progress = la
         psycopg.connect(dsn, autocommit=True, application_name=name) as seen,
         psycopg.connect(dsn, autocommit=True, application_name=name) as scratch,
     ):
-        seen.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         scratch.prepare_threshold = None
         find_by_key(scratch)
         try:
+            for projection in projections:
+                if not _locked(scratch, "pg_try_advisory_lock_shared", projection):
+                    raise RebuildError(f"{projection.name} is being rebuilt just now; compare when that has ended")
+            seen.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             read = _fold(seen, scratch, projections, progress)
             horizon = retention.horizon(seen)
             for projection in projections:
@@ -111,6 +119,9 @@ def compare(dsn: str, projections: Sequence[Projection], progress: Progress = la
             return replace(verdict, differences=(*verdict.differences, *_spoilt(seen)))
         except MapperDeserialisationError as fault:
             raise RebuildError(str(fault)) from fault
+        finally:
+            if not scratch.closed:
+                _let_go(scratch)
 
 
 def _fold(
@@ -194,33 +205,45 @@ def rebuild(dsn: str, projection: Projection, progress: Progress = lambda *_: No
     200 ms or gives up, goes on filling, and tries again.
     """
     scratch = f"rebuild_{projection.name}"
+    try:
+        return _rebuilt(dsn, projection, scratch, progress)
+    except _Occupied:
+        raise
+    except BaseException as fault:
+        _clear_away(dsn, projection, scratch)
+        if isinstance(fault, MapperDeserialisationError):
+            raise RebuildError(f"{projection.name}: {fault}") from fault
+        raise
+
+
+def _rebuilt(dsn: str, projection: Projection, scratch: str, progress: Progress) -> int:
     with psycopg.connect(dsn, autocommit=True, application_name="better-compute rebuild") as connection:
         connection.execute("SET synchronous_commit TO off")
         find_by_key(connection)
         connection.prepare_threshold = None  # or psycopg would drop the pipeline's plans when a swap rolls back
         _alone(connection, projection)
-        try:
-            connection.execute(f"DROP SCHEMA IF EXISTS {scratch} CASCADE".encode())
-            connection.execute(f"CREATE SCHEMA {scratch}".encode())
-            connection.execute(f"SET search_path TO {scratch}, public".encode())
-            connection.execute(projection.tables.encode())
-            filling = _Filling(connection, projection, progress)
-            for _ in range(_TRIES):
-                filling.on()
-                retention.prune(connection, projection, scratch, retention.horizon(connection))
-                if _swapped(connection, projection, scratch, filling):
-                    return filling.read
-                time.sleep(_PAUSE_S)
-        except MapperDeserialisationError as fault:
-            raise RebuildError(f"{projection.name}: {fault}") from fault
-        finally:
-            if not connection.closed:
-                connection.execute(f"DROP SCHEMA IF EXISTS {scratch} CASCADE".encode())
+        connection.execute(f"DROP SCHEMA IF EXISTS {scratch} CASCADE".encode())
+        connection.execute(f"CREATE SCHEMA {scratch}".encode())
+        connection.execute(f"SET search_path TO {scratch}, public".encode())
+        connection.execute(projection.tables.encode())
+        filling = _Filling(connection, projection, progress)
+        for _ in range(_TRIES):
+            filling.on()
+            retention.prune(connection, projection, scratch, retention.horizon(connection))
+            if _swapped(connection, projection, scratch, filling):
+                connection.execute(f"DROP SCHEMA {scratch} CASCADE".encode())
+                _let_go(connection)
+                return filling.read
+            time.sleep(_PAUSE_S)
     raise RebuildError(f"{projection.name}: {_TRIES} times others held its tables for over {_LOCK_MS} ms")
 
 
 class RebuildError(Exception):
     """A rebuild, or a comparison, that could not finish; the live tables are as they were."""
+
+
+class _Occupied(RebuildError):
+    """Another process is at it; what lies in its scratch schema is not ours."""
 
 
 class _NotYet(Exception):
@@ -256,9 +279,31 @@ class _Filling:
 
 
 def _alone(connection: psycopg.Connection[Any], projection: Projection) -> None:
-    sql = "SELECT pg_try_advisory_lock(hashtext('better-compute rebuild'), hashtext(%s))"
-    if connection.execute(sql, (projection.name,)).fetchone() != (True,):
-        raise RebuildError(f"{projection.name}: another process is rebuilding it")
+    """Nobody else makes it anew, or compares it: the tables of a comparison must not be swapped under it."""
+    if not _locked(connection, "pg_try_advisory_lock", projection):
+        raise _Occupied(f"{projection.name}: another process is rebuilding it, or comparing it with the log")
+
+
+def _locked(connection: psycopg.Connection[Any], how: str, projection: Projection) -> bool:
+    sql = f"SELECT {how}({_KEY})"
+    return connection.execute(sql.encode(), (projection.name,)).fetchone() == (True,)
+
+
+def _let_go(connection: psycopg.Connection[Any]) -> None:
+    """Now, and not when the server notices that the connection is closed: whoever asks next asks at once."""
+    connection.execute("SELECT pg_advisory_unlock_all()")
+
+
+def _clear_away(dsn: str, projection: Projection, scratch: str) -> None:
+    """On a connection of its own, once the server has let go of the rebuild's: that one may have broken."""
+    try:
+        with psycopg.connect(dsn, autocommit=True, application_name="better-compute rebuild") as connection:
+            connection.execute(f"SET lock_timeout = {_LET_GO_MS}".encode())
+            connection.execute(f"SELECT pg_advisory_lock({_KEY})".encode(), (projection.name,))
+            connection.execute(f"DROP SCHEMA IF EXISTS {scratch} CASCADE".encode())
+            _let_go(connection)
+    except psycopg.Error as fault:
+        log.warning("the schema %s is left behind: %s", scratch, fault)
 
 
 def _swapped(connection: psycopg.Connection[Any], projection: Projection, scratch: str, filling: _Filling) -> bool:

@@ -15,6 +15,19 @@ _AGAIN = (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)
 _BUSY = (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled)
 
 
+_OUTAGES = ("08", "53", "57P", "40", "55P03")
+
+
+def is_outage(fault: BaseException) -> bool:
+    """Whether it will pass by itself: the server is away, out of something, or busy with another's lock.
+
+    psycopg counts more as operational: an index entry that is too large, a statement that takes too long.
+    """
+    if not isinstance(fault, psycopg.OperationalError):
+        return False
+    return fault.sqlstate is None or fault.sqlstate.startswith(_OUTAGES)
+
+
 def translate(fault: psycopg.Error) -> NoReturn:
     """Raise the Race or Refusal that this error means; what is none of ours is raised as it came."""
     if fault.sqlstate == REFUSED:

@@ -10,7 +10,7 @@ import psycopg
 from adapters.postgres import pipeline, retention
 from adapters.postgres.pool import Pool
 from adapters.postgres.reader import Tail
-from adapters.postgres.refusals import REFUSED
+from adapters.postgres.refusals import REFUSED, is_outage
 from domain.event import Recorded, tag
 from projections import history
 from projections.projection import Async, Inline, Projection, Read, Write
@@ -107,9 +107,9 @@ class Runner:
         going = [of for of in self._projections if of.name not in self.failures or self._forgiven(of)]
         try:
             alone = self._together(going, batch)
-        except psycopg.OperationalError:
-            raise
         except Exception as fault:
+            if is_outage(fault):
+                raise
             log.info("the projections go on one by one: %r", fault)
             alone = going
         for projection in alone:
@@ -177,21 +177,21 @@ class Runner:
                 self._write([projection], batch)
             except _Moved:
                 self._look(projection)
-            except psycopg.OperationalError:
-                raise
-            except Exception:
+            except Exception as fault:
+                if is_outage(fault):
+                    raise
                 self._one_by_one(projection, batch)
 
     def _one_by_one(self, projection: Async, batch: Sequence[Recorded]) -> None:
         for recorded in batch:
             try:
                 self._write([projection], [recorded])
-            except psycopg.OperationalError:
-                raise
             except _Moved:
                 self._look(projection)
                 return
             except Exception as fault:
+                if is_outage(fault):
+                    raise
                 name, of = tag(recorded.event), f"{recorded.stream} version {recorded.version}"
                 raise Poisoned(f"position {recorded.position}, {name} of {of}: {fault!r}") from fault
 

@@ -62,6 +62,15 @@ def test_a_nul_is_refused_and_never_cuts_a_value_short(connection: psycopg.Conne
         pipeline.run(connection, [("SELECT %s::text[]" if isinstance(value, list) else "SELECT %s::text", (value,))])
 
 
+@pytest.mark.parametrize("value", [2**63, "\ud800", [2**63], ["\ud800"], "a\0b", 1.5])
+def test_what_cannot_be_sent_is_a_data_error_and_costs_no_connection(
+    connection: psycopg.Connection[Any], value: Any
+) -> None:
+    with pytest.raises(psycopg.DataError):
+        pipeline.run(connection, [("SELECT %s", (value,))])
+    assert pipeline.run(connection, [("SELECT 1::bigint", ())]) == [1]
+
+
 def test_it_returns_the_first_column_of_the_last_statement(connection: psycopg.Connection[Any]) -> None:
     steps = [("SELECT 7::bigint", ()), ("SELECT n FROM generate_series(%s, %s) AS n", (1, 3))]
     assert pipeline.run(connection, steps) == [1, 2, 3]

@@ -212,6 +212,38 @@ def test_one_process_at_a_time_rebuilds_a_projection(database: str) -> None:
             rebuild.rebuild(database, gates)
 
 
+def test_nothing_is_rebuilt_under_a_comparison_nor_compared_under_a_rebuild(given: Facts, database: str) -> None:
+    """A comparison reads as of one moment, and a table swapped in meanwhile holds later rows under the same name."""
+    given.site()
+    (sites,) = (of for of in table.ASYNC if of.name == "sites")
+    refused: list[str] = []
+
+    def meanwhile(read: int, left: int) -> None:
+        with pytest.raises(rebuild.RebuildError) as caught:
+            rebuild.rebuild(database, sites)
+        refused.append(str(caught.value))
+
+    assert rebuild.compare(database, table.ALL, meanwhile).events == 1
+    assert refused == ["sites: another process is rebuilding it, or comparing it with the log"]
+    with pytest.raises(rebuild.RebuildError, match="sites is being rebuilt"):
+        rebuild.rebuild(database, sites, lambda read, left: rebuild.compare(database, table.ALL) and None)
+    assert rebuild.rebuild(database, sites) == 1
+    assert differences(database) == []
+
+
+def test_a_rebuild_that_is_interrupted_leaves_nothing_behind(given: Facts, database: str) -> None:
+    def interrupt(read: int, left: int) -> None:
+        raise KeyboardInterrupt
+
+    given.site()
+    (sites,) = (of for of in table.ASYNC if of.name == "sites")
+    with pytest.raises(KeyboardInterrupt):
+        rebuild.rebuild(database, sites, interrupt)
+    assert given.rows("SELECT nspname FROM pg_namespace WHERE nspname LIKE 'rebuild%%'") == []
+    assert rebuild.rebuild(database, sites) == 1
+    assert given.rows("SELECT nspname FROM pg_namespace WHERE nspname LIKE 'rebuild%%'") == []
+
+
 def test_a_rebuild_stops_before_an_open_hole_and_nothing_is_missed_afterwards(plane: Plane, database: str) -> None:
     """A slow append takes a position before the rebuild and commits after it."""
     (sites,) = (of for of in table.ASYNC if of.name == "sites")

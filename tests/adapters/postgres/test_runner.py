@@ -1,5 +1,6 @@
 """Asynchronous projections: each event once, each projection failing by itself (architecture.md §3)."""
 
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from threading import Thread
 
@@ -22,6 +23,11 @@ from projections.projection import Async, Inline, Read, Write
 TABLES = """
 CREATE TABLE counted (position bigint NOT NULL, name text NOT NULL);
 """
+
+
+LONG = "INSERT INTO long VALUES (%s)"
+NOISE = "".join(hashlib.sha256(bytes([n])).hexdigest() for n in range(200))
+"""Longer than an index entry may be, also when it is compressed."""
 
 
 class Counting:
@@ -183,6 +189,26 @@ class TestPoison:
         running.at_rest()
         assert running.failures == {}
         assert running.positions["counted"] == log(given)[-1]
+
+    def test_what_the_server_can_never_take_is_poison_though_psycopg_calls_it_operational(
+        self, given: Facts, database: str
+    ) -> None:
+        """An index entry that is too large (54000) is no outage: it would stop every projection for ever, unnamed."""
+        counting = Counting()
+        follower(given.connections, counting, dsn=database)
+        long = Async("long", "CREATE TABLE long (name text PRIMARY KEY);", lambda read, batch: [(LONG, (NOISE,))])
+        runner.create_tables(database, [long])
+        both = Runner(given.connections, [counting.named("counted"), long])
+        both.load()
+        try:
+            some(given, 3)
+            Follower(given.connections, [both.apply]).catch_up()
+            assert counted(given) == log(given)
+            assert "ProgramLimitExceeded" in both.failures["long"]
+        finally:
+            with given.connections.connection() as connection:
+                connection.execute("DROP TABLE long")
+                connection.execute("DELETE FROM projection_positions WHERE name = 'long'")
 
     def test_a_retry_without_the_fix_stops_at_the_same_event(self, given: Facts, database: str) -> None:
         counting, _, running, poison = self.poisoned(given, database)

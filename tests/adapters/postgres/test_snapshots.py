@@ -93,6 +93,21 @@ def test_audit_diff_names_a_snapshot_that_is_not_what_the_log_gives(
     assert f"{long} {EVERY}" in found
 
 
+@pytest.mark.parametrize("forged", ["position = position - 50", "event_id = 'evt_x'", "correlation = 'req_x'"])
+def test_audit_diff_looks_at_all_of_a_snapshot(
+    given: Facts, long: str, database: str, connection: psycopg.Connection, forged: str
+) -> None:
+    connection.execute(f"UPDATE stream_snapshots SET {forged} WHERE originator_version = {EVERY}".encode())
+    (found,) = differences(database)
+    assert f"{long} {EVERY}" in found
+
+
+def test_one_that_cannot_be_read_is_as_good_as_none(given: Facts, long: str, connection: psycopg.Connection) -> None:
+    whole = anew(given).load(long)
+    connection.execute("UPDATE stream_snapshots SET state = '{\"nonsense\":'")
+    assert anew(given).load(long) == whole
+
+
 def test_an_append_whose_snapshot_cannot_be_taken_stands(
     given: Facts, long: str, connection: psycopg.Connection
 ) -> None:
