@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import psycopg
 
+from adapters.postgres import rebuild
 from adapters.postgres.pool import Pool
 from adapters.postgres.refusals import translate
 from adapters.postgres.store import EventStore
@@ -14,10 +15,18 @@ from commands.ports import Ports
 from domain import errors
 from domain.access import Session
 from domain.operation import Answer, Call, Operation, Reading, Request
+from projections import table
 from queries import past
 from queries.reading import Reader
 
 WAIT_S: Final = 2.0
+_TABLES: Final = ", ".join(f"public.{name}" for of in table.ALL for name in rebuild.tables(of))
+_BEGIN: Final = f"""
+BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
+LOCK TABLE {_TABLES} IN ACCESS SHARE MODE
+""".encode()
+"""The lock comes before the snapshot: a table that a rebuild swaps in between the two holds rows that the snapshot does
+not see, and would seem empty."""
 
 
 class Dispatcher:
@@ -57,7 +66,7 @@ class Dispatcher:
         as_of = None if named is None else self._position(named)
         self.gatekeeper.admit(operation, request, call.session, call.request_id)
         with self._pool.connection() as connection:
-            connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            connection.execute(_BEGIN)
             try:
                 if as_of is not None:
                     past.check_kept(connection, as_of)

@@ -106,7 +106,7 @@ class Plane:
         """Ready is a process whose requests find the database, and whose read models follow the log."""
         try:
             self.store.now()
-            lag = max(0, self.head() - self.follower.position)
+            lag = max(0, self.head() - self.shown())
         except psycopg.OperationalError:
             return Health(ready=False, checks={"database": "unreachable"})
         failed = "; ".join(f"{name}: {_event(said)}" for name, said in self.runner.failures.items())
@@ -115,7 +115,7 @@ class Plane:
             "database": "ok",
             "projectionLag": lag,
             "projections": failed or "ok",
-            "follower": "ok" if alive else "stopped",
+            "follower": "ok" if alive else f"stopped behind position {self.follower.position}",
         }
         if hole := self.follower.hole_age:
             checks["holeSeconds"] = round(hole, 1)
@@ -160,7 +160,10 @@ def running(dsn: str, access: Path, history_days: int | None = None) -> Iterator
     changed = runner.create_tables(dsn, table.ALL)
     if changed:
         names = " ".join(changed)
-        raise migrate.MigrationError(f"the tables of {names} changed: run `better-compute projections rebuild {names}`")
+        raise migrate.MigrationError(
+            f"the tables of {names} changed and the log is as it was: run `better-compute projections rebuild {names}` "
+            "with the same --data-dir or --database-url, then start again"
+        )
     with (
         pool(dsn, COMMANDS, by_key=True) as commands,
         pool(dsn, READS) as reads,

@@ -1,7 +1,7 @@
 """As known when: the position that `asOf` names, and lists of the row versions of then (architecture.md §3)."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, LiteralString
+from typing import Any, Literal, LiteralString
 
 import msgspec
 from psycopg import Connection
@@ -14,6 +14,10 @@ from queries.reading import Place, Reader, Row
 
 _LABEL: LiteralString = f"SELECT coalesce(({log_time.AS_OF}), 0), EXISTS (SELECT 1 FROM log_time WHERE t > %s)"
 _KEPT: LiteralString = "SELECT position FROM history_horizon"
+
+
+MARK: Literal["asOf"] = "asOf"
+"""In a cursor of the past: it is none of the present, which has other places."""
 
 
 class Rows(msgspec.Struct, frozen=True):
@@ -69,12 +73,12 @@ def listed(
     position = read.as_of
     start = _start(request, position)
     found, place = reading.page_of(read, request, start, lambda place: _read(read, request, of, wanted, place), type)
-    return reading.page([_shown(read, row, view) for row in found], place, position)
+    return reading.page([_shown(read, row, view) for row in found], place, position, mark=MARK)
 
 
 def _start(request: Paged, position: int) -> Place | None:
     """A cursor says which position its walk is of: pages of two never mix."""
-    place = reading.after(request)
+    place = reading.after(request, MARK)
     if place is not None and place[0] != position:
         raise errors.Invalid("cursor", f"is not the nextCursor of a page as of @{position}")
     return place

@@ -62,15 +62,16 @@ def filters(request: Listing, read: Reader) -> dict[str, Any]:
     return {**msgspec.structs.asdict(request), "tenant": tenants(request, read)}
 
 
-def after(request: Paged) -> Place | None:
-    """Where the page begins: behind the last row of the page before."""
+def after(request: Paged, mark: str = "") -> Place | None:
+    """Where the page begins: behind the last row of the page before, which was of a list with this mark."""
     if request.cursor is None:
         return None
     try:
-        at, id = msgspec.json.decode(base64.urlsafe_b64decode(request.cursor), type=tuple[int, str])
+        decoded = base64.b64decode(request.cursor, altchars=b"-_", validate=True)
+        at, id, marked = msgspec.json.decode(decoded, type=tuple[int, str, str])
     except (binascii.Error, ValueError, msgspec.MsgspecError):
-        at, id = -1, ""
-    if not id.isprintable() or not id or at not in _INT64:
+        at, id, marked = -1, "", ""
+    if not id.isprintable() or not id or at not in _INT64 or marked != mark:
         raise errors.Invalid("cursor", "is not the nextCursor of an earlier page")
     return at, id
 
@@ -139,8 +140,8 @@ def _read(
     ).fetchall()
 
 
-def page(rows: Sequence[Row], place: Place | None, position: int) -> Answer:
-    cursor = None if place is None else base64.urlsafe_b64encode(msgspec.json.encode(place)).decode()
+def page(rows: Sequence[Row], place: Place | None, position: int, mark: str = "") -> Answer:
+    cursor = None if place is None else base64.urlsafe_b64encode(msgspec.json.encode((*place, mark))).decode()
     return Answer(body=Page(tuple(msgspec.Raw(row[3]) for row in rows), cursor), position=position)
 
 

@@ -20,7 +20,7 @@ ORDER BY asked.place
 
 @click.group()
 def projections() -> None:
-    """List the projections, retry stopped ones, or rebuild them from the log."""
+    """List the read models, retry stopped ones, or make them anew from the log."""
 
 
 @projections.command("list")
@@ -30,17 +30,23 @@ def list_(database_url: str | None, data_dir: Path | None) -> None:
     import psycopg
 
     from adapters.cli import tables
+    from adapters.postgres.runner import digest
     from projections import table
     from projections.projection import Inline
 
     with database.reached(database_url, data_dir) as dsn, psycopg.connect(dsn) as connection:
         rows = connection.execute(_STAND, ([projection.name for projection in table.ALL],)).fetchall()
+        digests: dict[str, str] = dict(
+            connection.execute("SELECT name, tables_digest FROM projection_positions").fetchall()
+        )
+    changed = {of.name for of in table.ALL if digests.get(of.name, digest(of)) != digest(of)}
     inline = {projection.name for projection in table.ALL if isinstance(projection, Inline)}
     items = [
         {"name": name, "kind": "inline", "failure": failure}
         if name in inline
         else {"name": name, "kind": "async", "position": position, "lag": lag, "failure": failure}
-        for name, position, failure, lag in rows
+        for name, position, said, lag in rows
+        for failure in ["its tables changed: rebuild it" if name in changed else said]
     ]
     click.echo(tables.table(items, ("name", "kind", "position", "lag", "failure"), None))
 
@@ -53,6 +59,10 @@ def retry(names: tuple[str, ...], database_url: str | None, data_dir: Path | Non
 
     Processes that run beside this go on with them by themselves.
     """
+    import logging
+
+    from eventsourcing.persistence import MapperDeserialisationError
+
     from adapters.postgres.pool import pool
     from adapters.postgres.runner import Runner
     from projections import table
@@ -63,8 +73,12 @@ def retry(names: tuple[str, ...], database_url: str | None, data_dir: Path | Non
     again = False
     with database.reached(database_url, data_dir) as dsn, pool(dsn, 2, application_name="projections retry") as reads:
         runner = Runner(reads, table.ASYNC)
+        logging.getLogger(Runner.__module__).setLevel(logging.CRITICAL)  # what it has to say is said below
         for name in names:
-            failure = runner.retry(name)
+            try:
+                failure = runner.retry(name)
+            except MapperDeserialisationError as fault:
+                raise click.ClickException(str(fault)) from fault
             again = again or failure is not None
             click.echo(f"{name}: stopped at {failure}" if failure else f"{name}: at {runner.positions[name]}")
     if again:

@@ -103,6 +103,7 @@ def _database(settings: Settings) -> Iterator[str]:
 def _run(settings: Settings, home: Path, dsn: str) -> None:
     import psycopg
     import uvicorn
+    from eventsourcing.persistence import MapperDeserialisationError
 
     from adapters import main, telemetry
     from adapters.agent import protocol
@@ -136,7 +137,7 @@ def _run(settings: Settings, home: Path, dsn: str) -> None:
                 after.stop()
     except psycopg.OperationalError as problem:
         raise click.ClickException(f"the database cannot be reached: {str(problem).strip()}") from problem
-    except (AccessFileError, MigrationError) as problem:
+    except (AccessFileError, MigrationError, MapperDeserialisationError) as problem:
         raise click.ClickException(str(problem)) from problem
 
 

@@ -7,6 +7,7 @@ from threading import Condition, Event, Thread
 from typing import Final
 
 import psycopg
+from eventsourcing.persistence import MapperDeserialisationError
 
 from adapters.postgres import reader
 from adapters.postgres.pool import Pool
@@ -19,6 +20,8 @@ log = logging.getLogger(__name__)
 SOON_S: Final = 0.01
 LATER_S: Final = 0.1
 HOLE_S: Final = 1.0
+UNREADABLE_S: Final = 1.0
+_LOG: Final = "the log"
 
 Consumer = Callable[[Sequence[Recorded]], None]
 
@@ -27,7 +30,7 @@ class Follower:
     """Polls every 10 ms while there is work and backs off to 100 ms; each batch goes to every consumer in turn.
 
     A consumer that fails for good is left out from then on, and `failures` names it: the others go on. An event
-    that cannot be read stops all of it. `at_rest` is called each time there is nothing new.
+    that cannot be read holds all of it up until it can. `at_rest` is called each time there is nothing new.
     """
 
     def __init__(
@@ -109,11 +112,22 @@ class Follower:
             except (psycopg.OperationalError, errors.Unavailable) as fault:
                 log.warning("the log cannot be read just now: %s", fault)
                 busy = False
+            except MapperDeserialisationError as fault:
+                self._unreadable(fault)
+                pause = UNREADABLE_S
+                continue
             except Exception as fault:
-                self.failures["the log"] = fault
+                self.failures[_LOG] = fault
                 log.exception("the follower stopped")
                 return
+            self.failures.pop(_LOG, None)
             pause = SOON_S if busy else min(pause * 1.5, LATER_S)
+
+    def _unreadable(self, fault: MapperDeserialisationError) -> None:
+        """Whose event it is nobody can tell, so nobody goes on; it is tried again, as somebody may mend the row."""
+        if str(fault) != str(self.failures.get(_LOG)):
+            log.error("the log: %s", fault)
+        self.failures[_LOG] = fault
 
     def _turn(self) -> bool:
         """Read a batch and hand it on; say whether there may be more at once."""

@@ -67,6 +67,6 @@ def decode(stream: str, version: int, topic: str, state: bytes, position: int, r
     except (KeyError, msgspec.MsgspecError) as fault:
         known = "" if topic in registry.TYPES else "; this program does not know the name: is it older than the log?"
         raise MapperDeserialisationError(
-            f"cannot read event {topic} of {stream} version {version}: {fault}{known}"
+            f"cannot read event {topic} of {stream} version {version}, position {position}: {fault}{known}"
         ) from fault
     return Recorded(stream, version, event, stored.meta, stored.id, position, recorded_at, stored.part, stored.tenants)

@@ -1,7 +1,6 @@
 """Folds the log again: to prove that the live tables follow from it, or to make them anew (architecture.md §3)."""
 
 import logging
-import math
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +12,7 @@ from eventsourcing.persistence import MapperDeserialisationError
 from msgspec import Struct
 from msgspec.structs import replace
 
-from adapters.postgres import pipeline, reader, retention, snapshots
+from adapters.postgres import pipeline, retention, snapshots
 from adapters.postgres.mapper import decode
 from adapters.postgres.pool import find_by_key
 from adapters.postgres.reader import Tail
@@ -111,6 +110,7 @@ def compare(dsn: str, projections: Sequence[Projection], progress: Progress = la
                 if not _locked(scratch, "pg_try_advisory_lock_shared", projection):
                     raise RebuildError(f"{projection.name} is being rebuilt just now; compare when that has ended")
             seen.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            _same_tables(seen, projections)
             read = _fold(seen, scratch, projections, progress)
             horizon = retention.horizon(seen)
             for projection in projections:
@@ -124,6 +124,13 @@ def compare(dsn: str, projections: Sequence[Projection], progress: Progress = la
                 _let_go(scratch)
 
 
+def _same_tables(seen: psycopg.Connection[Any], projections: Sequence[Projection]) -> None:
+    made = dict(seen.execute("SELECT name, tables_digest FROM projection_positions").fetchall())
+    if changed := [of.name for of in projections if made.get(of.name) != digest(of)]:
+        names = " ".join(changed)
+        raise RebuildError(f"the tables of {names} changed: run `better-compute projections rebuild {names}` first")
+
+
 def _fold(
     seen: psycopg.Connection[Any],
     scratch: psycopg.Connection[Any],
@@ -131,21 +138,21 @@ def _fold(
     progress: Progress,
 ) -> int:
     """Fold the log as one connection sees it into temporary tables of another; return how many events it has."""
-    upto, end = _positions(seen), reader.end(seen)
+    upto, total = _positions(seen), _count(seen, 0)
     for projection in projections:
         scratch.execute(projection.tables.replace("CREATE TABLE", "CREATE TEMP TABLE").encode())
-    read, first, appends = 0, 0, Appends()
+    read, appends = 0, Appends()
     for batch in events(seen):
-        read, first, whole = read + len(batch), first or batch[0].position, appends.whole(batch)
+        read, whole = read + len(batch), appends.whole(batch)
         for projection in projections:
             apply(scratch, projection, _upto(batch, upto.get(projection.name, 0)), whole)
-        progress(read, _left(read, first, batch[-1].position, end))
+        progress(read, total - read)
     return read
 
 
-def _left(read: int, first: int, position: int, end: int) -> int:
-    """Positions are given out in vain too: that as many are empty behind a position as before it is a guess."""
-    return math.ceil((end - position) * read / (position - first + 1))
+def _count(connection: psycopg.Connection[Any], after: int) -> int:
+    row = connection.execute("SELECT count(*) FROM stored_events WHERE notification_id > %s", (after,)).fetchone()
+    return row[0] if row else 0
 
 
 def _positions(connection: psycopg.Connection[Any]) -> dict[str, int]:
@@ -257,7 +264,7 @@ class _Filling:
         proved = connection.execute("SELECT max(position) FROM projection_positions").fetchone()
         self.tail = Tail(0, proved[0] or 0 if proved else 0)
         self.read = 0
-        self._first, self._end = 0, reader.end(connection)
+        self._total = _count(connection, 0)
         self.appends = Appends()
         self._connection = connection
         self._projection = projection
@@ -270,10 +277,9 @@ class _Filling:
             if batch:
                 apply(self._connection, self._projection, batch, self.appends.whole(batch))
                 self.read += len(batch)
-                self._first = self._first or batch[0].position
-                if self.tail.position > self._end:
-                    self._end = reader.end(self._connection)  # the log grew meanwhile
-                self._progress(self.read, _left(self.read, self._first, self.tail.position, self._end))
+                if self.read >= self._total:  # the log grew meanwhile
+                    self._total = self.read + _count(self._connection, self.tail.position)
+                self._progress(self.read, self._total - self.read)
             elif not self.tail.hole_age or self.tail.held_open:
                 return
 

@@ -3,17 +3,20 @@
 import copy
 import json
 import time
+from threading import Event, Thread
 from typing import Any
 
 import msgspec
 import pytest
 
 from adapters import dispatch
+from adapters.postgres import rebuild
 from adapters.registry import OPERATIONS
 from commands import agents
 from domain import errors, inventory, node, registry, reservation
 from given import Client, Plane
 from given import inventory as document
+from projections import table
 from wellformed import REQUESTS, fill, things
 
 LATER_MS = 10**7
@@ -293,3 +296,38 @@ def test_what_the_lists_have_not_read_is_waited_for_but_not_for_ever(
             assert (answer.status_code, answer.json()["code"]) == (503, "PROJECTION_BEHIND")
     for asked in (f"@{settled.position}", str(settled.recorded_at)):
         assert ids(plane.root.ok("GET", f"/v1/sites?asOf={asked}")) == [early], "the past is settled"
+
+
+def test_a_cursor_of_the_past_is_none_of_the_present(plane: Plane) -> None:
+    """Whoever forgets asOf on the second page would go on among other rows."""
+    for name in "ab":
+        plane.site(name)
+    position = plane.settle()
+    cursor = then(plane.root, "/v1/sites?scope=fleet&limit=1", position)["nextCursor"]
+    for wrong in (f"cursor={cursor}", f"cursor={cursor}x&asOf=@{position}"):
+        answer = plane.root.get(f"/v1/sites?scope=fleet&limit=1&{wrong}")
+        assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "cursor")
+
+
+@pytest.mark.parametrize("as_of", [False, True])
+def test_a_list_read_while_its_table_is_made_anew_lacks_nothing(plane: Plane, as_of: bool) -> None:
+    """A snapshot older than the swap would find the new table and none of its rows."""
+    plane.site("here")
+    position = plane.settle()
+    dsn = plane.wired.reads.conninfo
+    (sites,) = (of for of in table.ASYNC if of.name == "sites")
+    path = f"/v1/sites?scope=fleet{f'&asOf=@{position}' if as_of else ''}"
+    stop = Event()
+
+    def rebuilding() -> None:
+        while not stop.is_set():
+            rebuild.rebuild(dsn, sites)
+
+    thread = Thread(target=rebuilding)
+    thread.start()
+    try:
+        found = [len(plane.root.ok("GET", path)["items"]) for _ in range(150)]
+    finally:
+        stop.set()
+        thread.join()
+    assert set(found) == {1}

@@ -1,5 +1,6 @@
 """The one reader of a process and those it serves."""
 
+import time
 from collections.abc import Iterator, Sequence
 from threading import Event
 
@@ -106,20 +107,27 @@ def test_an_event_that_cannot_be_read_stops_the_start_with_an_error_that_names_i
     assert len(seen) == 1
 
 
-def test_a_follower_that_meets_such_an_event_later_says_that_it_stopped(
-    given: Facts, connection: psycopg.Connection
+def test_a_follower_that_meets_such_an_event_later_says_so_and_goes_on_once_the_row_is_mended(
+    given: Facts, connection: psycopg.Connection, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    monkeypatch.setattr(follower, "UNREADABLE_S", 0.01)
     following = Follower(given.connections, [])
-    connection.execute(
-        INSERT,
-        (
-            "site_x",
-            "site.sunk.9",
-            b'{"id":"e","part":{"append":"e","index":0,"count":1},"tenants":[],"meta":{"actor":"a"},"data":{}}',
-        ),
-    )
-    following._run()
-    assert isinstance(following.failures["the log"], MapperDeserialisationError)
+    connection.execute(INSERT, ("site_x", "site.sunk.9", b"{}"))
+    end = last(given)
+    following.start()
+    try:
+        deadline = time.monotonic() + 5
+        while not following.failures:
+            assert time.monotonic() < deadline
+        assert isinstance(following.failures["the log"], MapperDeserialisationError)
+        assert f"position {end}" in str(following.failure)
+        connection.execute("DELETE FROM stored_events WHERE originator_id = 'site_x'")
+        given.site()
+        assert following.wait(last(given), 5)
+        assert following.failures == {}
+    finally:
+        following.stop()
+    assert len([line for line in caplog.messages if "site.sunk.9" in line]) == 1
 
 
 def test_a_hole_that_a_writer_keeps_open_does_not_keep_a_process_from_starting(

@@ -231,6 +231,14 @@ def test_nothing_is_rebuilt_under_a_comparison_nor_compared_under_a_rebuild(give
     assert differences(database) == []
 
 
+def test_tables_of_an_older_program_are_to_be_rebuilt_before_they_are_compared(given: Facts, database: str) -> None:
+    given.rows("UPDATE projection_positions SET tables_digest = 'old' WHERE name = 'sites' RETURNING 1")
+    with pytest.raises(rebuild.RebuildError, match=r"tables of sites changed.*projections rebuild sites"):
+        rebuild.compare(database, table.ALL)
+    rebuild.rebuild(database, next(of for of in table.ASYNC if of.name == "sites"))
+    assert differences(database) == []
+
+
 def test_a_rebuild_that_is_interrupted_leaves_nothing_behind(given: Facts, database: str) -> None:
     def interrupt(read: int, left: int) -> None:
         raise KeyboardInterrupt
