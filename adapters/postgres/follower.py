@@ -153,12 +153,12 @@ class Follower:
         return True
 
     def _hand(self, index: int, batch: Sequence[Recorded]) -> None:
-        """Give a batch to one consumer; after the database was away the same one gets it again."""
+        """Give a batch to one consumer; the same one gets it again after database or log could not be read."""
         if index in self._dropped:
             return
         try:
             self._consumers[index](batch)
-        except (psycopg.OperationalError, errors.Unavailable):
+        except (psycopg.OperationalError, errors.Unavailable, MapperDeserialisationError):
             raise
         except Exception as fault:
             name = getattr(self._consumers[index], "__qualname__", f"consumer {index}")

@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 BATCH: Final = 500
 OPEN_TOO_LONG_S: Final = 5.0
 
-_AFTER: LiteralString = """
+AFTER: LiteralString = """
 SELECT originator_id, originator_version, topic, state, notification_id, recorded_at
 FROM stored_events WHERE notification_id > %s ORDER BY notification_id LIMIT %s
 """
@@ -68,7 +68,7 @@ class Tail:
         """
         if self._hole is not None:
             self._look_again(connection, self._hole)
-        rows = connection.execute(_AFTER, (self.position, limit), prepare=True, binary=True).fetchall()
+        rows = connection.execute(AFTER, (self.position, limit), prepare=True, binary=True).fetchall()
         taken: list[Recorded] = []
         for row in rows:
             if row[4] != self.position + 1 and row[4] - 1 > self._proved:

@@ -12,7 +12,7 @@ from eventsourcing.persistence import MapperDeserialisationError
 from msgspec import Struct
 from msgspec.structs import replace
 
-from adapters.postgres import pipeline, retention, snapshots
+from adapters.postgres import pipeline, reader, retention, snapshots
 from adapters.postgres.mapper import decode
 from adapters.postgres.pool import find_by_key
 from adapters.postgres.reader import Tail
@@ -23,10 +23,6 @@ from projections.projection import Appends, Async, Inline, Projection, replay
 log = logging.getLogger(__name__)
 
 _BATCH: Final = 500
-_LOG: LiteralString = """
-SELECT originator_id, originator_version, topic, state, notification_id, recorded_at
-FROM stored_events WHERE notification_id > %s ORDER BY notification_id LIMIT %s
-"""
 _STANDS: LiteralString = "SELECT position FROM projection_positions WHERE name = %s FOR UPDATE"
 _SHOWN: Final = 5
 _LOCK_MS: Final = 200
@@ -63,7 +59,7 @@ def tables(projection: Projection) -> list[str]:
 
 def events(connection: psycopg.Connection[Any], after: int = 0) -> Iterator[list[Recorded]]:
     """The log in position order, in batches, as far as the transaction sees it."""
-    while rows := connection.execute(_LOG, (after, _BATCH), prepare=True, binary=True).fetchall():
+    while rows := connection.execute(reader.AFTER, (after, _BATCH), prepare=True, binary=True).fetchall():
         batch = [decode(*row) for row in rows]
         after = batch[-1].position
         yield batch

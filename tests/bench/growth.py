@@ -21,7 +21,7 @@ from typing import Any, Final, LiteralString
 
 import psycopg
 
-from adapters.postgres import embedded
+from adapters.postgres import embedded, reader, recorder
 from tests.bench import figures, growth_log
 from tests.bench.__main__ import home, machine
 from tests.bench.growth_log import LAYOUTS, LONG, PARTITIONED, PLAIN, SHORT, Log
@@ -47,18 +47,6 @@ SELECT originator_id, originator_version, topic, state, notification_id, recorde
 FROM stored_events
 WHERE originator_id = %s AND originator_version > %s AND originator_version <= %s
 ORDER BY originator_version
-"""
-_AFTER: LiteralString = """
-SELECT originator_id, originator_version, topic, state, notification_id, recorded_at
-FROM stored_events WHERE notification_id > %s ORDER BY notification_id LIMIT %s
-"""
-_INSERT: LiteralString = """
-INSERT INTO stored_events (originator_id, originator_version, topic, state)
-SELECT originator_id, originator_version, topic, state
-FROM unnest(%s::text[], %s::bigint[], %s::text[], %s::bytea[]) WITH ORDINALITY
-    AS given (originator_id, originator_version, topic, state, n)
-ORDER BY n
-RETURNING notification_id
 """
 _SIZES: LiteralString = """
 WITH tables AS (
@@ -92,7 +80,7 @@ class Writer:
             streams, versions = zip(*(self._next() for _ in range(many)), strict=True)
             states = [growth_log.state() for _ in range(many)]
             given = ([*streams], [*versions], [growth_log.TOPIC] * many, states)
-            done += len(self.connection.execute(_INSERT, given, prepare=True).fetchall())
+            done += len(self.connection.execute(recorder.INSERT, given, prepare=True).fetchall())
         return done
 
     def _next(self) -> tuple[str, int]:
@@ -134,7 +122,7 @@ def walking(start: int) -> Step:
 
     def step(connection: Connection) -> int:
         nonlocal at
-        rows = connection.execute(_AFTER, (at, BATCH), prepare=True, binary=True).fetchall()
+        rows = connection.execute(reader.AFTER, (at, BATCH), prepare=True, binary=True).fetchall()
         at = rows[-1][4] if rows else start
         return len(rows)
 
@@ -145,7 +133,7 @@ def polling(after: int) -> Step:
     """Ask again and again for what comes after one position."""
 
     def step(connection: Connection) -> int:
-        connection.execute(_AFTER, (after, BATCH), prepare=True, binary=True).fetchall()
+        connection.execute(reader.AFTER, (after, BATCH), prepare=True, binary=True).fetchall()
         return 1
 
     return step

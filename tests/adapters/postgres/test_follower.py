@@ -130,6 +130,23 @@ def test_a_follower_that_meets_such_an_event_later_says_so_and_goes_on_once_the_
     assert len([line for line in caplog.messages if "site.sunk.9" in line]) == 1
 
 
+def test_a_consumer_that_meets_an_unreadable_event_further_on_gets_its_batch_again(given: Facts) -> None:
+    """A read model that catches up by itself reads ahead; it is not to be left out for ever."""
+    given.site()
+    tries: list[int] = []
+
+    def reading_ahead(batch: Sequence[Recorded]) -> None:
+        tries.append(len(batch))
+        if len(tries) == 1:
+            raise MapperDeserialisationError("position 9")
+
+    following = Follower(given.connections, [reading_ahead])
+    with pytest.raises(MapperDeserialisationError):
+        following.catch_up()
+    following.catch_up()
+    assert (tries, following.failures, following.position) == ([1, 1], {}, last(given))
+
+
 def test_a_hole_that_a_writer_keeps_open_does_not_keep_a_process_from_starting(
     given: Facts, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
