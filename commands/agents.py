@@ -8,11 +8,10 @@ from msgspec.structs import replace
 from commands import hardware, teardown
 from commands.acting import act, following
 from commands.ports import Store
-from domain import errors, fingerprint, node, reservation
+from domain import errors, fingerprint, node, reservation, schedulability
 from domain.event import Change, Meta
 from domain.inventory import NodeInventory
-
-Item = Literal["prepared", "preparing", "failed"]
+from domain.node_spec import Status
 
 
 def _meta(node_id: str, state: node.State) -> Meta:
@@ -37,7 +36,7 @@ def open_session(store: Store, node_id: str, gateway: str = "") -> int:
             raise errors.NotFound("node", node_id)
         opened, now = state.session + 1, store.now()
         events: list[node.Events] = [node.ConnectivityChanged("connected", opened, now, gateway)]
-        return [Change(node_id, loaded.version, tuple(node.settle(state, events, now)))]
+        return [Change(node_id, loaded.version, tuple(schedulability.settle(state, events, now)))]
 
     act(store, _meta(node_id, store.load(node_id).state), decide)
     return opened
@@ -58,7 +57,7 @@ def end_session(
             return []
         now = store.now()
         events: list[node.Events] = [node.ConnectivityChanged(connectivity, session, now)]
-        return [Change(node_id, loaded.version, tuple(node.settle(state, events, now)))]
+        return [Change(node_id, loaded.version, tuple(schedulability.settle(state, events, now)))]
 
     meta = _meta(node_id, store.load(node_id).state)
     if connectivity != "disconnected":
@@ -85,13 +84,13 @@ def report_inventory(store: Store, node_id: str, session: int, found: NodeInvent
         seen = hardware.snapshot(found, shared, taken, now)
         of = store.load(state.pool_id).state if state.pool_id else None
         events = hardware.observe(state, seen, of, hardware.earlier(store, node_id, state, taken), now)
-        own = Change(node_id, version, tuple(node.settle(state, events, now)))
+        own = Change(node_id, version, tuple(schedulability.settle(state, events, now)))
         return [own, *hardware.unmark(store, node_id, shared, taken, now)] if events else []
 
     act(store, _meta(node_id, store.load(node_id).state), decide)
 
 
-def report_status(store: Store, node_id: str, session: int, observed: int, items: Mapping[str, Item]) -> None:
+def report_status(store: Store, node_id: str, session: int, observed: int, items: Mapping[str, Status]) -> None:
     """Take a node's word of its NodeSpec: what it prepared, and, by leaving it out, what it tore down."""
     _observe(store, node_id, session, observed)
     for reservation_id in store.booked(node_id):
@@ -109,14 +108,14 @@ def _observe(store: Store, node_id: str, session: int, observed: int) -> None:
             raise errors.Invalid("observedGeneration", f"the NodeSpec is at generation {state.generation}")
         if observed <= state.observed_generation:
             return []
-        events = node.settle(state, [node.SpecObserved(observed)], store.now())
+        events = schedulability.settle(state, [node.SpecObserved(observed)], store.now())
         return [Change(node_id, version, tuple(events))]
 
     act(store, _meta(node_id, store.load(node_id).state), decide)
 
 
 def _tear_down(
-    store: Store, node_id: str, session: int, reservation_id: str, observed: int, items: Mapping[str, Item]
+    store: Store, node_id: str, session: int, reservation_id: str, observed: int, items: Mapping[str, Status]
 ) -> None:
     def decide() -> Sequence[Change]:
         _current(store, node_id, session)
@@ -132,7 +131,7 @@ def _tear_down(
 
 
 def _prepare(
-    store: Store, node_id: str, session: int, reservation_id: str, observed: int, items: Mapping[str, Item]
+    store: Store, node_id: str, session: int, reservation_id: str, observed: int, items: Mapping[str, Status]
 ) -> None:
     def decide() -> list[Change]:
         _current(store, node_id, session)
@@ -147,7 +146,12 @@ def _prepare(
 
 
 def prepared(
-    state: reservation.State, node_id: str, items: Mapping[str, Item], observed: int, now: int, blocked: bool
+    state: reservation.State,
+    node_id: str,
+    items: Mapping[str, Status],
+    observed: int,
+    now: int,
+    blocked: bool,
 ) -> list[reservation.Events]:
     """Active once every node reports its part prepared and nobody before holds an atom of it any more (O15)."""
     fresh = [a for a in state.allocations if a.node_id == node_id and not a.prepared and items.get(a.id) == "prepared"]

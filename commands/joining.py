@@ -10,7 +10,7 @@ from commands import hardware, tenancy
 from commands.join_tokens import digest
 from commands.ports import Loaded
 from commands.unit import Outcome, Unit, changed
-from domain import errors, fingerprint, ids, join_token, node, node_view, site
+from domain import errors, fingerprint, ids, join_token, node, node_view, schedulability, site
 from domain.event import Change
 from domain.event import Meta as EventMeta
 from domain.inventory import NodeInventory
@@ -65,7 +65,7 @@ def join(command: Join, unit: Unit) -> Outcome:
             state = node.evolve(state, event)
         of = unit.existing(token.pool_id).state
         events += hardware.assign(node_id, state, token.pool_id, of, "host", unit.now)
-    events = node.settle(node.State(), events, unit.now)
+    events = schedulability.settle(node.State(), events, unit.now)
     used = Change(token_id, held.version, (join_token.Used(node_id),))
     others = hardware.unmark(unit.ports.store, node_id, shared, taken, unit.now)
     return Outcome((Change(node_id, 0, tuple(events)), used, *others), meta=meta)

@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from commands import hardware, teardown
 from commands.unit import Outcome, Unit, changed
-from domain import errors, join_token, node, node_view
+from domain import errors, join_token, node, node_view, schedulability
 from domain.labels import Labels
 from domain.operation import Operation, Request
 
@@ -56,7 +56,7 @@ def assign(command: Assign, unit: Unit) -> Outcome:
     if (state.pool_id, state.role) == (command.pool_id, command.role):
         return Outcome((changed(command.id, loaded, []),))
     events = hardware.assign(command.id, state, command.pool_id, of, command.role, unit.now)
-    return Outcome((changed(command.id, loaded, node.settle(state, events, unit.now)),))
+    return Outcome((changed(command.id, loaded, schedulability.settle(state, events, unit.now)),))
 
 
 def cordon(state: node.State, reason: str, now: int) -> list[node.Events]:
@@ -74,9 +74,11 @@ def uncordon(state: node.State, now: int) -> list[node.Events]:
 def maintain(state: node.State, on: bool, reason: str, now: int) -> list[node.Events]:
     if state.provision_state == "retired":
         raise errors.IllegalTransition("retired", "maintenance", ())
-    if on == (state.maintenance is not None):
-        return []
-    return [node.MaintenanceEntered(reason, now) if on else node.MaintenanceLeft(now)]
+    if on and all(stay.reason != reason for stay in state.maintenance):
+        return [node.MaintenanceEntered(reason, now)]
+    if not on and state.maintenance:
+        return [node.MaintenanceLeft(now)]
+    return []
 
 
 def adopt(state: node.State, now: int) -> list[node.Events]:
@@ -115,7 +117,7 @@ def _on_node(decide: Callable[..., list[node.Events]], *fields: str) -> Callable
         node_id: str = getattr(command, "id")  # noqa: B009 - Request itself has no id
         loaded = unit.existing(node_id)
         events = decide(loaded.state, *(getattr(command, field) for field in fields), unit.now)
-        return Outcome((changed(node_id, loaded, node.settle(loaded.state, events, unit.now)),))
+        return Outcome((changed(node_id, loaded, schedulability.settle(loaded.state, events, unit.now)),))
 
     return handle
 

@@ -11,8 +11,11 @@ Trust = Literal["platform", "tenant-owned", "tenant-controlled"]
 Role = Literal["unassigned", "host", "dedicated", "site"]
 
 
-class Created(Event, frozen=True, tag="join_token.created.1"):
-    """`secret_sha256` is the hex SHA-256 of the token; the token itself is shown once and never stored."""
+class Created(Event, frozen=True, tag="join_token.created.2"):
+    """`secret_sha256` is the hex SHA-256 of the token; the token itself is shown once and never stored.
+
+    With `node_id` it gives that node a new key and makes none; with `enroll` a node begins as enrolling.
+    """
 
     tenant_id: str
     site_id: str
@@ -23,6 +26,8 @@ class Created(Event, frozen=True, tag="join_token.created.1"):
     at: int
     role: Role = "unassigned"
     pool_id: str | None = None
+    node_id: str | None = None
+    enroll: bool = False
 
 
 class Used(Event, frozen=True, tag="join_token.used.1"):
@@ -46,6 +51,8 @@ class State(Struct, frozen=True, rename="camel"):
     created_at: int = 0
     role: Role = "unassigned"
     pool_id: str | None = None
+    node_id: str | None = None
+    enroll: bool = False
     revoked: bool = False
 
 
@@ -62,6 +69,8 @@ def evolve(state: State, event: Events) -> State:
                 event.at,
                 event.role,
                 event.pool_id,
+                event.node_id,
+                event.enroll,
             )
         case Used():
             return replace(state, used=state.used + 1)

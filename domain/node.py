@@ -1,55 +1,19 @@
 """A node: a server or provider machine, as independent axes, each answering one question (domain.md §3)."""
 
-from collections.abc import Mapping
-from typing import Final, Literal, assert_never
+from typing import Literal, assert_never
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
-from domain import errors
+from domain import node_spec, provision
 from domain.device import Device
 from domain.event import Event
 from domain.inventory import NodeInventory
 from domain.join_token import Role, Trust
+from domain.provision import Provision
 
-Provision = Literal[
-    "adopting",
-    "adopted",
-    "enrolling",
-    "inspecting",
-    "commissioning",
-    "ready",
-    "deploying",
-    "deployed",
-    "releasing",
-    "rescue",
-    "failed",
-    "retiring",
-    "retired",
-]
 Power = Literal["on", "off", "unknown"]
 Connectivity = Literal["connected", "disconnected", "unreachable", "lost"]
-
-MOVES: Final[Mapping[Provision, tuple[Provision, ...]]] = {
-    "adopting": ("adopted", "failed", "retiring"),
-    "adopted": ("retiring", "failed", "rescue"),
-    "enrolling": ("inspecting", "failed", "retiring"),
-    "inspecting": ("commissioning", "failed"),
-    "commissioning": ("ready", "failed"),
-    "ready": ("deploying", "inspecting", "retiring"),
-    "deploying": ("deployed", "failed"),
-    "deployed": ("releasing", "rescue", "failed", "retiring"),
-    "releasing": ("ready", "failed"),
-    "rescue": ("deployed", "adopted", "failed"),
-    "failed": ("inspecting", "adopting", "enrolling", "releasing", "retiring"),
-    "retiring": ("retired",),
-    "retired": (),
-}
-
-BLOCKING: Final = frozenset(
-    {"DuplicateHardware", "GpuModelUnknown", "GpuModelMismatch", "AcceptanceFailed", "PartitionPending"}
-)
-"""Conditions that put a reason of their name into noScheduleReasons; all others only inform."""
 
 
 class Condition(Struct, frozen=True, rename="camel"):
@@ -63,15 +27,46 @@ class Condition(Struct, frozen=True, rename="camel"):
     names: tuple[str, ...] = ()
 
 
-class SpecAllocation(Struct, frozen=True, rename="camel"):
-    """What the node must have prepared: the CDI devices of one allocation."""
+class Stay(Struct, frozen=True, rename="camel"):
+    """One reason for which a node is in maintenance; `since` in epoch ms."""
+
+    reason: str
+    since: int
+
+
+class Plan(Struct, frozen=True, rename="camel"):
+    """Planned maintenance over `[from, until)` in epoch ms: its atoms are booked, as the allocation of this id."""
 
     id: str
-    reservation_id: str
-    cdi_devices: tuple[str, ...]
+    reason: str
+    from_: int = field(name="from")
+    until: int
+    atoms: tuple[str, ...]
+
+
+class Drain(Struct, frozen=True, rename="camel"):
+    """A drain under way, or done: `drained_at` says since when nothing is booked here any more (epoch ms).
+
+    At `deadline` what is still active is released.
+    """
+
+    reason: str
+    since: int
+    deadline: int | None = None
+    forced: bool = False
+    drained_at: int | None = None
+
+
+class Queued(Struct, frozen=True, rename="camel"):
+    """A command that this node has not settled yet."""
+
+    id: str
+    seq: int
 
 
 class Joined(Event, frozen=True, tag="node.joined.1"):
+    """A machine became a node. It begins as adopting: it runs already; `Enrolled` says that it does not."""
+
     name: str
     site_id: str
     owner_tenant_id: str
@@ -84,6 +79,29 @@ class Joined(Event, frozen=True, tag="node.joined.1"):
     at: int
     address: str | None = None
     admission_id: str | None = None
+
+
+class Enrolled(Event, frozen=True, tag="node.enrolled.1"):
+    """It has nothing installed: it will be inspected, commissioned and deployed."""
+
+    at: int
+
+
+class Rekeyed(Event, frozen=True, tag="node.rekeyed.1"):
+    """The machine was installed anew and joined with a token made for this node: from now on this key is its own."""
+
+    public_key: str
+    former_key: str
+    join_token_id: str
+    at: int
+
+
+class Booted(Event, frozen=True, tag="node.booted.1"):
+    """The agent came with a boot id, or in a version, that the node did not have before."""
+
+    boot_id: str
+    agent_version: str
+    at: int
 
 
 class Inventoried(Event, frozen=True, tag="node.inventoried.1"):
@@ -101,6 +119,14 @@ class Inventoried(Event, frozen=True, tag="node.inventoried.1"):
     gpu_count: int
     model_table: int
     shared_with: tuple[str, ...]
+    at: int
+
+
+class DuplicateSettled(Event, frozen=True, tag="node.duplicate_settled.1"):
+    """An operator's statement that these nodes are other machines, whatever identifiers they share with this one."""
+
+    nodes: tuple[str, ...]
+    reason: str
     at: int
 
 
@@ -145,7 +171,47 @@ class MaintenanceEntered(Event, frozen=True, tag="node.maintenance_entered.1"):
     at: int
 
 
-class MaintenanceLeft(Event, frozen=True, tag="node.maintenance_left.1"):
+class MaintenanceLeft(Event, frozen=True, tag="node.maintenance_left.2"):
+    """These reasons are over; without any, all of them are."""
+
+    at: int
+    reasons: tuple[str, ...] = ()
+
+
+class MaintenancePlanned(Event, frozen=True, tag="node.maintenance_planned.1"):
+    pool_id: str
+    owner_tenant_id: str
+    plan: Plan
+
+
+class PlanEnded(Event, frozen=True, tag="node.plan_ended.1"):
+    """Planned maintenance is over, or was called off: what it booked is free from `at` on."""
+
+    id: str
+    at: int
+
+
+class DrainStarted(Event, frozen=True, tag="node.drain_started.1"):
+    """Nothing new is placed, what is placed goes elsewhere, what runs ends by itself or at `deadline`.
+
+    `budget` is the share of the pool's nodes that may be disrupted at once; `forced` is beyond it.
+    """
+
+    reason: str
+    at: int
+    pool_id: str | None
+    budget: float
+    forced: bool = False
+    deadline: int | None = None
+
+
+class Drained(Event, frozen=True, tag="node.drained.1"):
+    """Nothing is booked on it any more."""
+
+    at: int
+
+
+class DrainEnded(Event, frozen=True, tag="node.drain_ended.1"):
     at: int
 
 
@@ -174,12 +240,39 @@ class SpecChanged(Event, frozen=True, tag="node.spec_changed.1"):
     """The next generation of the NodeSpec: allocations that came and went (domain.md §8)."""
 
     generation: int
-    added: tuple[SpecAllocation, ...] = ()
+    added: tuple[node_spec.Allocation, ...] = ()
     removed: tuple[str, ...] = ()
+
+
+class SpecShaped(Event, frozen=True, tag="node.spec_shaped.1"):
+    """The next generation of the NodeSpec: how its GPUs are to be shared."""
+
+    generation: int
+    sharing: node_spec.Sharing
 
 
 class SpecObserved(Event, frozen=True, tag="node.spec_observed.1"):
     generation: int
+
+
+class SpecReported(Event, frozen=True, tag="node.spec_reported.1"):
+    """What the node says of its NodeSpec: the generation that it has seen, and the status of each item."""
+
+    generation: int
+    items: dict[str, node_spec.Status]
+
+
+class CommandQueued(Event, frozen=True, tag="node.command_queued.1"):
+    """A command got the node's next number (domain.md §8)."""
+
+    id: str
+    seq: int
+
+
+class CommandSettled(Event, frozen=True, tag="node.command_settled.1"):
+    """A command reached its final state."""
+
+    id: str
 
 
 class Labelled(Event, frozen=True, tag="node.labelled.1"):
@@ -199,25 +292,24 @@ class SchedulabilityChanged(Event, frozen=True, tag="node.schedulability_changed
     reasons: dict[str, int]
 
 
-Events = (
-    Joined
-    | Inventoried
-    | Assigned
-    | DevicesChanged
+Identity = Joined | Enrolled | Rekeyed | Booted | Inventoried | DuplicateSettled | ConnectivityChanged
+Service = (
+    Assigned
     | Moved
     | Cordoned
     | Uncordoned
     | MaintenanceEntered
     | MaintenanceLeft
-    | ConnectivityChanged
-    | ConditionRaised
-    | ConditionCleared
-    | SpecChanged
-    | SpecObserved
-    | Labelled
+    | MaintenancePlanned
+    | PlanEnded
+    | DrainStarted
+    | Drained
+    | DrainEnded
     | Fenced
-    | SchedulabilityChanged
 )
+Desired = SpecChanged | SpecShaped | SpecObserved | SpecReported | CommandQueued | CommandSettled
+Found = DevicesChanged | ConditionRaised | ConditionCleared | Labelled | SchedulabilityChanged
+Events = Identity | Service | Desired | Found
 
 
 class State(Struct, frozen=True, rename="camel"):
@@ -236,8 +328,10 @@ class State(Struct, frozen=True, rename="camel"):
     pool_id: str | None = None
     pool_owner_id: str | None = None
     provision_state: Provision = "adopting"
-    maintenance: str | None = None
+    maintenance: tuple[Stay, ...] = ()
+    plans: tuple[Plan, ...] = ()
     cordoned: str | None = None
+    drain: Drain | None = None
     power: Power = "unknown"
     connectivity: Connectivity = "disconnected"
     connectivity_since: int = 0
@@ -256,12 +350,29 @@ class State(Struct, frozen=True, rename="camel"):
     scalars: dict[str, int] = {}
     generation: int = 0
     observed_generation: int = 0
-    allocations: tuple[SpecAllocation, ...] = ()
+    allocations: tuple[node_spec.Allocation, ...] = ()
+    sharing: node_spec.Sharing = node_spec.Sharing()
+    items: dict[str, node_spec.Status] = {}
+    command_seq: int = 0
+    commands: tuple[Queued, ...] = ()
+    boot_id: str | None = None
+    agent_version: str | None = None
+    settled: tuple[str, ...] = ()
     reasons: dict[str, int] = {}
     gateway: str = ""
 
 
 def evolve(state: State, event: Events) -> State:
+    if isinstance(event, Identity):
+        return _identified(state, event)
+    if isinstance(event, Service):
+        return _served(state, event)
+    if isinstance(event, Desired):
+        return _desired(state, event)
+    return _found(state, event)
+
+
+def _identified(state: State, event: Identity) -> State:
     match event:
         case Joined():
             return State(
@@ -278,6 +389,12 @@ def evolve(state: State, event: Events) -> State:
                 labels=event.labels,
                 created_at=event.at,
             )
+        case Enrolled():
+            return replace(state, provision_state="enrolling")
+        case Rekeyed():
+            return replace(state, public_key=event.public_key, join_token_id=event.join_token_id)
+        case Booted():
+            return replace(state, boot_id=event.boot_id, agent_version=event.agent_version)
         case Inventoried():
             return replace(
                 state,
@@ -290,43 +407,89 @@ def evolve(state: State, event: Events) -> State:
                 gpu_model=event.gpu_model,
                 gpu_count=event.gpu_count,
             )
+        case DuplicateSettled(nodes=nodes):
+            return replace(state, settled=tuple(sorted({*state.settled, *nodes})))
+        case ConnectivityChanged():
+            return _connected(state, event)
+        case _:
+            assert_never(event)
+
+
+def _connected(state: State, event: ConnectivityChanged) -> State:
+    """A machine that speaks is not off, whatever was said of it before."""
+    spoke = event.connectivity == "connected" and state.power == "off"
+    return replace(
+        state,
+        connectivity=event.connectivity,
+        connectivity_since=event.at,
+        session=event.session,
+        gateway=event.gateway,
+        power="unknown" if spoke else state.power,
+    )
+
+
+def _served(state: State, event: Service) -> State:
+    match event:
         case Assigned():
             return replace(state, role=event.role, pool_id=event.pool_id, pool_owner_id=event.pool_owner_id)
-        case DevicesChanged():
-            return replace(state, devices=event.devices, layout=event.layout, scalars=event.scalars)
-        case Moved(provision=provision):
-            return replace(state, provision_state=provision)
+        case Moved():
+            return replace(state, provision_state=event.provision)
         case Cordoned(reason=reason):
             return replace(state, cordoned=reason)
         case Uncordoned():
             return replace(state, cordoned=None)
-        case MaintenanceEntered(reason=reason):
-            return replace(state, maintenance=reason)
-        case MaintenanceLeft():
-            return replace(state, maintenance=None)
-        case ConnectivityChanged():
-            spoke = event.connectivity == "connected" and state.power == "off"
-            return replace(
-                state,
-                connectivity=event.connectivity,
-                connectivity_since=event.at,
-                session=event.session,
-                gateway=event.gateway,
-                power="unknown" if spoke else state.power,
-            )
+        case MaintenanceEntered(reason=reason, at=at):
+            others = tuple(stay for stay in state.maintenance if stay.reason != reason)
+            return replace(state, maintenance=(*others, Stay(reason, at)))
+        case MaintenanceLeft(reasons=reasons):
+            left = tuple(stay for stay in state.maintenance if reasons and stay.reason not in reasons)
+            return replace(state, maintenance=left)
+        case MaintenancePlanned(plan=plan):
+            return replace(state, plans=(*state.plans, plan))
+        case PlanEnded(id=id):
+            return replace(state, plans=tuple(plan for plan in state.plans if plan.id != id))
+        case DrainStarted():
+            return replace(state, drain=Drain(event.reason, event.at, event.deadline, event.forced))
+        case Drained(at=at):
+            return replace(state, drain=replace(state.drain, drained_at=at) if state.drain else None)
+        case DrainEnded():
+            return replace(state, drain=None)
+        case Fenced():
+            return replace(state, power="off")
+        case _:
+            assert_never(event)
+
+
+def _desired(state: State, event: Desired) -> State:
+    match event:
+        case SpecChanged():
+            kept = tuple(a for a in state.allocations if a.id not in event.removed)
+            return replace(state, generation=event.generation, allocations=(*kept, *event.added))
+        case SpecShaped():
+            return replace(state, generation=event.generation, sharing=event.sharing)
+        case SpecObserved(generation=generation):
+            return replace(state, observed_generation=generation)
+        case SpecReported():
+            return replace(state, observed_generation=event.generation, items=event.items)
+        case CommandQueued():
+            queued = Queued(event.id, event.seq)
+            return replace(state, command_seq=event.seq, commands=(*state.commands, queued))
+        case CommandSettled(id=id):
+            return replace(state, commands=tuple(queued for queued in state.commands if queued.id != id))
+        case _:
+            assert_never(event)
+
+
+def _found(state: State, event: Found) -> State:
+    match event:
+        case DevicesChanged():
+            return replace(state, devices=event.devices, layout=event.layout, scalars=event.scalars)
         case ConditionRaised(condition=condition):
             return replace(state, conditions=(*_without(state, condition.type), condition))
         case ConditionCleared(condition=condition_type):
             return replace(state, conditions=_without(state, condition_type))
-        case SpecChanged():
-            kept = tuple(a for a in state.allocations if a.id not in event.removed)
-            return replace(state, generation=event.generation, allocations=(*kept, *event.added))
-        case SpecObserved(generation=generation):
-            return replace(state, observed_generation=generation)
         case Labelled(labels=labels):
             return replace(state, labels=labels)
-        case Fenced():
-            return replace(state, power="off")
         case SchedulabilityChanged(reasons=reasons):
             return replace(state, reasons=reasons)
         case _:
@@ -339,35 +502,5 @@ def _without(state: State, condition_type: str) -> tuple[Condition, ...]:
 
 def move(state: State, to: Provision, reason: str, now: int) -> Moved:
     """The legal next provision state, or a refusal that names the legal ones."""
-    if to not in MOVES[state.provision_state]:
-        raise errors.IllegalTransition(state.provision_state, f"a move to {to}", MOVES[state.provision_state])
+    provision.check(state.provision_state, to)
     return Moved(to, reason, now)
-
-
-def unschedulable(state: State) -> tuple[str, ...]:
-    """Every reason why nothing may be placed here; none means schedulable (domain.md §3)."""
-    trusted = state.trust == "platform" or (
-        state.trust == "tenant-owned" and state.pool_owner_id == state.owner_tenant_id
-    )
-    checks = {
-        "NotProvisioned": state.provision_state not in ("adopted", "deployed"),
-        "NotHost": state.role != "host",
-        "Maintenance": state.maintenance is not None,
-        "Cordoned": state.cordoned is not None,
-        "NotConnected": state.connectivity != "connected",
-        "SpecNotObserved": state.observed_generation < 1,
-        "NotTrusted": not trusted,
-    }
-    blocking = sorted(c.type for c in state.conditions if c.type in BLOCKING)
-    return (*(name for name, holds in checks.items() if holds), *blocking)
-
-
-def settle(state: State, events: list[Events], now: int) -> list[Events]:
-    """Add the schedulability that follows from `events`, if it differs: events carry results."""
-    after = state
-    for event in events:
-        after = evolve(after, event)
-    reasons = {reason: after.reasons.get(reason, now) for reason in unschedulable(after)}
-    if reasons == after.reasons and state.created_at:
-        return events
-    return [*events, SchedulabilityChanged(reasons)]

@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from domain import node
+from domain import node, provision
 from domain.join_token import Role, Trust
 
 
@@ -14,7 +14,11 @@ class Reason(Struct, frozen=True, rename="camel"):
 
 
 class View(Struct, frozen=True, kw_only=True, rename="camel"):
-    """The axes, each answering one question; `maintenance` and `cordoned` give their reason, null when not so."""
+    """The axes, each answering one question.
+
+    `cordoned` is its reason, null when it is not; `maintenance` has every reason with since when, none when not so;
+    `commands` are those that are not settled yet.
+    """
 
     id: str
     name: str
@@ -24,9 +28,11 @@ class View(Struct, frozen=True, kw_only=True, rename="camel"):
     region: str
     role: Role
     trust: Trust
-    provision_state: node.Provision
-    maintenance: str | None
+    provision_state: provision.Provision
+    maintenance: tuple[node.Stay, ...]
+    planned_maintenance: tuple[node.Plan, ...]
     cordoned: str | None
+    drain: node.Drain | None
     power: node.Power
     connectivity: node.Connectivity
     connectivity_since: int
@@ -44,6 +50,9 @@ class View(Struct, frozen=True, kw_only=True, rename="camel"):
     generation: int
     observed_generation: int
     layout: int
+    boot_id: str | None
+    agent_version: str | None
+    commands: tuple[str, ...]
     created_at: int
     version: int
 
@@ -61,7 +70,9 @@ def view(id: str, state: node.State, version: int) -> View:
         trust=state.trust,
         provision_state=state.provision_state,
         maintenance=state.maintenance,
+        planned_maintenance=state.plans,
         cordoned=state.cordoned,
+        drain=state.drain,
         power=state.power,
         connectivity=state.connectivity,
         connectivity_since=state.connectivity_since,
@@ -79,6 +90,9 @@ def view(id: str, state: node.State, version: int) -> View:
         generation=state.generation,
         observed_generation=state.observed_generation,
         layout=state.layout,
+        boot_id=state.boot_id,
+        agent_version=state.agent_version,
+        commands=tuple(queued.id for queued in state.commands),
         created_at=state.created_at,
         version=version,
     )

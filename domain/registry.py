@@ -10,6 +10,7 @@ from domain import (
     admission,
     join_token,
     node,
+    node_command,
     offering,
     pool,
     reservation,
@@ -62,6 +63,7 @@ def _nobody(state: tenant.State) -> tuple[str, ...]:
 
 KINDS: Final[dict[str, Kind]] = {
     "adm": Kind("admission", admission.State(), admission.evolve, get_args(admission.Events), _caller),
+    "cmd": Kind("command", node_command.State(), node_command.evolve, get_args(node_command.Events), _owner),
     "jt": Kind("join token", join_token.State(), join_token.evolve, get_args(join_token.Events), _tenant),
     "node": Kind("node", node.State(), node.evolve, get_args(node.Events), _owner, snapshot_every=100),
     "poff": Kind("offering", offering.State(), offering.evolve, get_args(offering.Events), _both_sides),

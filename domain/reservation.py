@@ -163,6 +163,13 @@ class Activated(Event, frozen=True, tag="reservation.activated.1"):
     at: int
 
 
+class Ending(Event, frozen=True, tag="reservation.ending.1"):
+    """Notice, given beforehand: it will be released at `at` (epoch ms) for this reason."""
+
+    at: int
+    reason: str
+
+
 class ReleaseStarted(Event, frozen=True, tag="reservation.release_started.1"):
     """It ends now; its atoms stay taken until each node reports them torn down."""
 
@@ -212,6 +219,7 @@ Events = (
     | BindingStarted
     | Prepared
     | Activated
+    | Ending
     | ReleaseStarted
     | TornDown
     | Released
@@ -237,6 +245,7 @@ class State(Struct, frozen=True):
     allocations: tuple[Allocation, ...] = ()
     generations: dict[str, int] = {}
     fail_at: int | None = None
+    ending: Ending | None = None
 
 
 def evolve(state: State, event: Events) -> State:
@@ -273,6 +282,8 @@ def evolve(state: State, event: Events) -> State:
             return replace(state, allocations=_mark(state, allocation_id, prepared=True))
         case Activated():
             return replace(state, status="active", reason=None)
+        case Ending():
+            return replace(state, ending=event)
         case ReleaseStarted(reason=reason, at=at, generations=generations):
             return replace(state, status="releasing", reason=reason, ends_at=at, generations=generations)
         case TornDown(allocation_id=allocation_id):
@@ -333,6 +344,8 @@ class View(Struct, frozen=True, kw_only=True, rename="camel"):
     ends_at: int | None
     duration_seconds: int
     earliest_start: int | None
+    ending_at: int | None
+    ending_reason: str | None
     devices: tuple[DeviceLine, ...]
     nodes: int
     topology: Topology | None
@@ -364,6 +377,8 @@ def view(id: str, state: State, version: int) -> View:
         ends_at=state.ends_at,
         duration_seconds=draft.duration_seconds,
         earliest_start=state.earliest_start,
+        ending_at=state.ending.at if state.ending else None,
+        ending_reason=state.ending.reason if state.ending else None,
         devices=draft.claim.devices,
         nodes=draft.claim.nodes,
         topology=draft.claim.topology,

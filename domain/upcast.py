@@ -9,7 +9,21 @@ from typing import Any, Final
 
 Json = dict[str, Any]
 
-UPCASTERS: Final[dict[str, Callable[[Json], Json]]] = {}
+
+def _maintenance_left_1(old: Json) -> Json:
+    """It ended every reason, which is what none named means today."""
+    return old | {"type": "node.maintenance_left.2"}
+
+
+def _join_token_created_1(old: Json) -> Json:
+    """Tokens for one node and for machines to enrol came later."""
+    return old | {"type": "join_token.created.2"}
+
+
+UPCASTERS: Final[dict[str, Callable[[Json], Json]]] = {
+    "node.maintenance_left.1": _maintenance_left_1,
+    "join_token.created.1": _join_token_created_1,
+}
 
 
 def upcast(name: str, data: Json) -> tuple[str, Json]:

@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from domain import device, errors, node, node_view
+from domain import device, errors, node, node_spec, node_view, provision
 from domain.inventory import NodeInventory
 from domain.operation import Answer, Known, KnownListing, Operation, Page
 from queries import past
@@ -14,7 +14,7 @@ from queries.reading import Reader, filters, one
 class List(KnownListing, frozen=True, kw_only=True):
     pool_id: str | None = None
     site_id: str | None = None
-    provision_state: node.Provision | None = None
+    provision_state: provision.Provision | None = None
     connectivity: node.Connectivity | None = None
     schedulable: bool | None = None
 
@@ -38,7 +38,7 @@ class Spec(Struct, frozen=True, kw_only=True, rename="camel"):
     node_id: str
     generation: int
     observed_generation: int
-    allocations: tuple[node.SpecAllocation, ...]
+    allocations: tuple[node_spec.Allocation, ...]
 
 
 class Devices(Struct, frozen=True, kw_only=True, rename="camel"):

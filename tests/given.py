@@ -16,6 +16,7 @@ from adapters import main
 from adapters.http.limits import Limits
 from adapters.iam import demo
 from commands import agents
+from domain import node_spec
 
 DEADLINE_S = 20.0
 _numbers = itertools.count()
@@ -236,7 +237,7 @@ class Plane:
     def report(self, node_id: str, session: int | None = None) -> None:
         """The node's agent has done all that its NodeSpec says, and says so."""
         state = self.store.load(node_id).state
-        items: dict[str, agents.Item] = {a.id: "prepared" for a in state.allocations}
+        items: dict[str, node_spec.Status] = {a.id: "prepared" for a in state.allocations}
         agents.report_status(
             self.store, node_id, state.session if session is None else session, state.generation, items
         )

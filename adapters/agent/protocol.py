@@ -6,7 +6,7 @@ are ignored, so that an agent may be a version ahead of the plane or behind it.
 
 import base64
 import binascii
-from typing import Annotated, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 import msgspec
 from cryptography.exceptions import InvalidSignature
@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from msgspec import Meta, Struct
 
-from domain import inventory, node
+from domain import inventory, node_command, node_spec
 
 TTL_SECONDS: Final = 40
 """A session's lease: an agent that says nothing for so long is unreachable (domain.md §3)."""
@@ -35,7 +35,7 @@ TOO_SLOW: Final = 4408
 SUPERSEDED: Final = 4409
 """Close codes: below 4000 as RFC 6455 §7.4.1 and its registry have them, from 4400 like the HTTP status."""
 
-Item = Literal["prepared", "preparing", "failed"]
+Outcome = Literal["succeeded", "failed", "expired"]
 _Word = Annotated[str, Meta(min_length=1, max_length=128)]
 
 
@@ -49,8 +49,10 @@ class Hello(Struct, frozen=True, rename="camel", tag="hello"):
     signature: _Word
 
 
-class Heartbeat(Struct, frozen=True, tag="heartbeat"):
-    """Says nothing but that the agent lives; every other message says so too."""
+class Heartbeat(Struct, frozen=True, tag="heartbeat", omit_defaults=True):
+    """Says that the agent lives, as every other message does too, and what its clock shows (epoch ms)."""
+
+    clock: int | None = None
 
 
 class Inventory(Struct, frozen=True, tag="inventory"):
@@ -63,7 +65,27 @@ class Status(Struct, frozen=True, rename="camel", tag="status"):
     """All that the node holds, by allocation id; what it leaves out it has torn down (domain.md §8)."""
 
     observed_generation: Annotated[int, Meta(ge=0, lt=1 << 53)]
-    items: dict[_Word, Item]
+    items: dict[_Word, node_spec.Status]
+
+
+class Ack(Struct, frozen=True, rename="camel", tag="ack"):
+    """The agent has the command in its journal: it runs now, or has run before. `epoch` is the session's."""
+
+    command_id: _Word
+    epoch: int
+
+
+class Result(Struct, frozen=True, rename="camel", tag="result"):
+    """What became of a command, in this session or an earlier one; `result` is its type's, 64 KiB of JSON at most.
+
+    `expired`: it was too late to begin.
+    """
+
+    command_id: _Word
+    epoch: int
+    outcome: Outcome
+    result: dict[str, Any] = {}
+    reason: Annotated[str, Meta(max_length=255)] = ""
 
 
 class Challenge(Struct, frozen=True, tag="challenge"):
@@ -79,11 +101,28 @@ class Welcome(Struct, frozen=True, rename="camel", tag="welcome"):
     ttl_seconds: int = TTL_SECONDS
 
 
-class Spec(Struct, frozen=True, tag="spec"):
+class Spec(Struct, frozen=True, tag="spec", omit_defaults=True):
     """The whole NodeSpec; the newest one counts, whatever its number (after a restore it may be lower)."""
 
     generation: int
-    allocations: tuple[node.SpecAllocation, ...]
+    allocations: tuple[node_spec.Allocation, ...]
+    sharing: node_spec.Sharing = node_spec.Sharing()
+
+
+class Command(Struct, frozen=True, rename="camel", tag="command"):
+    """A command to run once. It comes again in a later session until there is a result.
+
+    `remaining_seconds` is what is left of the time in which it may begin, from now on by any clock; where nothing
+    is left, an agent that has not begun answers `expired`.
+    """
+
+    id: str
+    seq: int
+    name: node_command.Name
+    params: dict[str, Any]
+    flags: node_command.Flags
+    timeout_seconds: int
+    remaining_seconds: int
 
 
 class Superseded(Struct, frozen=True, tag="superseded"):
@@ -92,8 +131,8 @@ class Superseded(Struct, frozen=True, tag="superseded"):
     reason: str
 
 
-FromAgent = Hello | Heartbeat | Inventory | Status
-FromPlane = Challenge | Welcome | Spec | Superseded
+FromAgent = Hello | Heartbeat | Inventory | Status | Ack | Result
+FromPlane = Challenge | Welcome | Spec | Command | Superseded
 
 _M = TypeVar("_M")
 _encoder = msgspec.json.Encoder()

@@ -20,7 +20,7 @@ from websockets.exceptions import ConnectionClosed, WebSocketException
 
 from adapters.agent import protocol
 from domain import inventory
-from domain.node import SpecAllocation
+from domain.node_spec import Allocation, Status
 
 _log = logging.getLogger("better_compute.agent")
 
@@ -34,10 +34,10 @@ _MAX_MESSAGE: Final = 16_777_216
 class Runtime(Protocol):
     """What prepares devices on this node. Both acts may be repeated and then change nothing."""
 
-    def held(self) -> Collection[SpecAllocation]:
+    def held(self) -> Collection[Allocation]:
         """What is prepared now, also from before this process began."""
 
-    async def prepare(self, allocation: SpecAllocation) -> None:
+    async def prepare(self, allocation: Allocation) -> None:
         """Make the allocation's devices ready for use; returns once they are, raises when they cannot be."""
 
     async def tear_down(self, allocation_id: str) -> None:
@@ -67,21 +67,21 @@ class Backoff(Struct, frozen=True):
         return full * (0.5 + draw / 2)
 
 
-async def reconcile(spec: protocol.Spec, runtime: Runtime) -> dict[str, protocol.Item]:
+async def reconcile(spec: protocol.Spec, runtime: Runtime) -> dict[str, Status]:
     """Bring the runtime to the spec: first take back what is gone, then prepare what is new.
 
     Returns the status of every item. One that could not be taken back stays in it, for leaving it out would
     say that its devices are free; and nothing is prepared on devices that are not free yet.
     """
     wanted = {allocation.id: allocation for allocation in spec.allocations}
-    stuck: dict[str, SpecAllocation] = {}
+    stuck: dict[str, Allocation] = {}
     for held in sorted(runtime.held(), key=lambda a: a.id):
         if wanted.get(held.id) != held and not await _done(runtime.tear_down(held.id), "tear down", held.id):
             stuck[held.id] = held
     busy = {name for held in stuck.values() for name in held.cdi_devices}
     there = {held.id for held in runtime.held()} - set(stuck)
 
-    async def bring(allocation: SpecAllocation) -> protocol.Item:
+    async def bring(allocation: Allocation) -> Status:
         if allocation.id in there:
             return "prepared"
         if allocation.id in stuck:

@@ -25,7 +25,7 @@ from adapters.agent import protocol
 from adapters.agent.machines import SEVEN, Model, inventory_for
 from adapters.agent.session import AgentSession, Backoff, Identity
 from domain.inventory import NodeInventory
-from domain.node import SpecAllocation
+from domain.node_spec import Allocation
 
 __all__ = ["SEVEN", "Fleet", "JoinRefused", "Member", "MemoryRuntime", "Model", "inventory_for"]
 
@@ -100,12 +100,12 @@ class MemoryRuntime:
 
     def __init__(self, seconds: float = 0.2) -> None:
         self._seconds = seconds
-        self._held: dict[str, SpecAllocation] = {}
+        self._held: dict[str, Allocation] = {}
 
-    def held(self) -> Sequence[SpecAllocation]:
+    def held(self) -> Sequence[Allocation]:
         return tuple(self._held.values())
 
-    async def prepare(self, allocation: SpecAllocation) -> None:
+    async def prepare(self, allocation: Allocation) -> None:
         await asyncio.sleep(self._seconds)
         self._held[allocation.id] = allocation
 

@@ -5,7 +5,7 @@ from typing import Literal
 from commands import ending
 from commands.acting import act, following
 from commands.ports import Loaded, Store
-from domain import node, pool, reservation
+from domain import node, node_spec, pool, reservation
 from domain.event import Change, Fence
 
 DRAFT_MS = 15 * 60_000
@@ -69,7 +69,7 @@ def _bind(store: Store, reservation_id: str, loaded: Loaded, now: int) -> list[C
         on_node = store.load(allocation.node_id)
         spec: node.State = on_node.state
         generation = generations[allocation.node_id] = spec.generation + 1
-        added = node.SpecAllocation(allocation.id, reservation_id, allocation.cdi_devices)
+        added = node_spec.Allocation(allocation.id, reservation_id, allocation.cdi_devices)
         event = node.SpecChanged(generation=generation, added=(added,))
         told.append(Change(allocation.node_id, on_node.version, (event,)))
     of: pool.State = store.load(state.draft.pool_id).state

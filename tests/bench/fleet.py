@@ -18,7 +18,7 @@ from adapters.ids import Mint
 from adapters.postgres.pool import pool as connections
 from adapters.postgres.store import EventStore
 from commands import hardware
-from domain import inventory, node, pool
+from domain import inventory, node, pool, schedulability
 from domain.event import Append, Change, Meta
 from projections import table
 from tests.bench.plane import Plane
@@ -107,14 +107,14 @@ def _node(mint: Mint, number: int, site_id: str, pool_id: str, of: pool.State, n
     seen = hardware.snapshot(found, (), (), now)
     events += hardware.observe(_fold(events), seen, None, (), now)
     events += hardware.assign(node_id, _fold(events), pool_id, of, "host", now)
-    events = node.settle(node.State(), events, now)
+    events = schedulability.settle(node.State(), events, now)
     state = _fold(events)
     rising: list[node.Events] = [
         node.move(state, "adopted", "Adopted", now),
         node.ConnectivityChanged("connected", 1, now),
         node.SpecObserved(state.generation),
     ]
-    return Change(node_id, 0, (*events, *node.settle(state, rising, now)))
+    return Change(node_id, 0, (*events, *schedulability.settle(state, rising, now)))
 
 
 def _fold(events: Sequence[node.Events]) -> node.State:

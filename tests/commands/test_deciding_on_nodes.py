@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from commands import nodes
-from domain import errors, node, registry
+from domain import errors, node, provision, registry, schedulability
 
 NOW = 1_000
 JOINED = node.Joined(
@@ -40,7 +40,7 @@ def given(*events: node.Events) -> node.State:
         ((node.Cordoned("fan", 5),), lambda s: nodes.uncordon(s, NOW), [node.Uncordoned(NOW)]),
         ((), lambda s: nodes.uncordon(s, NOW), []),
         ((), lambda s: nodes.maintain(s, True, "bios", NOW), [node.MaintenanceEntered("bios", NOW)]),
-        ((node.MaintenanceEntered("bios", 5),), lambda s: nodes.maintain(s, True, "x", NOW), []),
+        ((node.MaintenanceEntered("bios", 5),), lambda s: nodes.maintain(s, True, "bios", NOW), []),
         (
             (node.MaintenanceEntered("bios", 5),),
             lambda s: nodes.maintain(s, False, "", NOW),
@@ -79,11 +79,13 @@ def test_nothing_new_is_done_to_a_retired_node(verb: str) -> None:
     assert refused.value.extra == {"state": "retired", "allowed": ()}
 
 
-@pytest.mark.parametrize("state", [state for state in node.MOVES if state not in ("adopting", "rescue", "adopted")])
-def test_adopting_from_a_state_that_does_not_allow_it_names_the_legal_ones(state: node.Provision) -> None:
+@pytest.mark.parametrize(
+    "state", [state for state in provision.MOVES if state not in ("adopting", "rescue", "adopted")]
+)
+def test_adopting_from_a_state_that_does_not_allow_it_names_the_legal_ones(state: provision.Provision) -> None:
     with pytest.raises(errors.IllegalTransition) as refused:
         nodes.adopt(given(JOINED, node.Moved(state, "", 2)), NOW)
-    assert refused.value.extra["allowed"] == node.MOVES[state]
+    assert refused.value.extra["allowed"] == provision.MOVES[state]
 
 
 @pytest.mark.parametrize(
@@ -95,14 +97,14 @@ def test_adopting_from_a_state_that_does_not_allow_it_names_the_legal_ones(state
         (node.Cordoned("fan", 5), "Cordoned"),
         (node.ConnectivityChanged("lost", 1, 5), "NotConnected"),
         (node.SpecObserved(0), "SpecNotObserved"),
-        *((node.ConditionRaised(node.Condition(name, "", "", 5)), name) for name in sorted(node.BLOCKING)),
+        *((node.ConditionRaised(node.Condition(name, "", "", 5)), name) for name in sorted(schedulability.BLOCKING)),
     ],
 )
 def test_each_axis_alone_makes_a_node_unschedulable_and_says_since_when(event: node.Events, reason: str) -> None:
-    assert node.unschedulable(given(*READY)) == ()
-    (*_, told) = node.settle(given(*READY), [event], NOW)
+    assert schedulability.unschedulable(given(*READY)) == ()
+    (*_, told) = schedulability.settle(given(*READY), [event], NOW)
     assert told == node.SchedulabilityChanged({reason: NOW})
-    later = node.settle(given(*READY, event, told), [node.Labelled({"rack": "r1"})], NOW + 1)
+    later = schedulability.settle(given(*READY, event, told), [node.Labelled({"rack": "r1"})], NOW + 1)
     assert later == [node.Labelled({"rack": "r1"})], "since when stays"
 
 
@@ -118,12 +120,12 @@ def test_each_axis_alone_makes_a_node_unschedulable_and_says_since_when(event: n
 def test_a_tenants_own_machine_serves_its_owners_pools_alone(trust: Any, pool_owner: str, trusted: bool) -> None:
     joined = node.Joined(**{f: getattr(JOINED, f) for f in JOINED.__struct_fields__} | {"trust": trust})
     state = given(joined, node.Assigned("host", "pool_1", pool_owner), *READY[2:])
-    assert ("NotTrusted" not in node.unschedulable(state)) is trusted
+    assert ("NotTrusted" not in schedulability.unschedulable(state)) is trusted
 
 
 def test_informing_conditions_stop_nothing() -> None:
     for name in ("GpuCountMismatch", "NodeUnreachable", "ClockSkew", "InventoryStale", "SpecDrift"):
-        assert node.unschedulable(given(*READY, node.ConditionRaised(node.Condition(name, "", "", 5)))) == ()
+        assert schedulability.unschedulable(given(*READY, node.ConditionRaised(node.Condition(name, "", "", 5)))) == ()
 
 
 def test_a_machine_that_speaks_again_is_not_off() -> None:

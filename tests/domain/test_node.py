@@ -6,9 +6,9 @@ from typing import Any, get_args
 import pytest
 from msgspec.structs import replace
 
-from domain import errors, node
+from domain import errors, node, provision, schedulability
 
-STATES: tuple[node.Provision, ...] = get_args(node.Provision)
+STATES: tuple[provision.Provision, ...] = get_args(provision.Provision)
 LEGAL = {
     ("adopting", "adopted"),
     ("adopting", "failed"),
@@ -62,7 +62,7 @@ def condition(type_: str, **fields: Any) -> node.Condition:
 
 
 @pytest.mark.parametrize(("before", "to"), [move for move in product(STATES, STATES) if move in LEGAL])
-def test_a_legal_move(before: node.Provision, to: node.Provision) -> None:
+def test_a_legal_move(before: provision.Provision, to: provision.Provision) -> None:
     state = replace(SCHEDULABLE, provision_state=before)
     moved = node.move(state, to, "why", 7)
     assert moved == node.Moved(to, "why", 7)
@@ -70,7 +70,9 @@ def test_a_legal_move(before: node.Provision, to: node.Provision) -> None:
 
 
 @pytest.mark.parametrize(("before", "to"), [move for move in product(STATES, STATES) if move not in LEGAL])
-def test_an_illegal_move_is_refused_and_the_legal_ones_are_named(before: node.Provision, to: node.Provision) -> None:
+def test_an_illegal_move_is_refused_and_the_legal_ones_are_named(
+    before: provision.Provision, to: provision.Provision
+) -> None:
     with pytest.raises(errors.IllegalTransition) as refused:
         node.move(replace(SCHEDULABLE, provision_state=before), to, "why", 7)
     assert refused.value.extra["state"] == before
@@ -78,8 +80,8 @@ def test_an_illegal_move_is_refused_and_the_legal_ones_are_named(before: node.Pr
 
 
 def test_a_node_with_nothing_against_it_is_schedulable() -> None:
-    assert node.unschedulable(SCHEDULABLE) == ()
-    assert node.unschedulable(replace(SCHEDULABLE, provision_state="deployed")) == ()
+    assert schedulability.unschedulable(SCHEDULABLE) == ()
+    assert schedulability.unschedulable(replace(SCHEDULABLE, provision_state="deployed")) == ()
 
 
 @pytest.mark.parametrize(
@@ -88,31 +90,35 @@ def test_a_node_with_nothing_against_it_is_schedulable() -> None:
         *(({"provision_state": s}, "NotProvisioned") for s in STATES if s not in ("adopted", "deployed")),
         ({"role": "unassigned"}, "NotHost"),
         ({"role": "site"}, "NotHost"),
-        ({"maintenance": ""}, "Maintenance"),
-        ({"maintenance": "bios"}, "Maintenance"),
+        ({"maintenance": (node.Stay("fan", 1),)}, "Maintenance"),
         ({"cordoned": "fan"}, "Cordoned"),
         *(({"connectivity": s}, "NotConnected") for s in ("disconnected", "unreachable", "lost")),
         ({"observed_generation": 0}, "SpecNotObserved"),
         ({"trust": "tenant-controlled"}, "NotTrusted"),
         ({"trust": "tenant-owned", "pool_owner_id": "acme"}, "NotTrusted"),
-        *(({"conditions": (condition(type_),)}, type_) for type_ in sorted(node.BLOCKING)),
+        *(({"conditions": (condition(type_),)}, type_) for type_ in sorted(schedulability.BLOCKING)),
     ],
 )
 def test_each_axis_alone_is_one_reason(fields: dict[str, Any], reason: str) -> None:
-    assert node.unschedulable(replace(SCHEDULABLE, **fields)) == (reason,)
+    assert schedulability.unschedulable(replace(SCHEDULABLE, **fields)) == (reason,)
 
 
 @pytest.mark.parametrize("type_", ["GpuCountMismatch", "NodeUnreachable", "ClockSkew", "InventoryStale", "SpecDrift"])
 def test_a_condition_that_informs_is_no_reason(type_: str) -> None:
-    assert node.unschedulable(replace(SCHEDULABLE, conditions=(condition(type_),))) == ()
+    assert schedulability.unschedulable(replace(SCHEDULABLE, conditions=(condition(type_),))) == ()
 
 
 def test_a_new_node_says_all_that_is_missing() -> None:
-    assert node.unschedulable(node.State()) == ("NotProvisioned", "NotHost", "NotConnected", "SpecNotObserved")
+    assert schedulability.unschedulable(node.State()) == (
+        "NotProvisioned",
+        "NotHost",
+        "NotConnected",
+        "SpecNotObserved",
+    )
 
 
 def test_a_tenants_own_machine_is_trusted_in_its_owners_pool() -> None:
-    assert node.unschedulable(replace(SCHEDULABLE, trust="tenant-owned")) == ()
+    assert schedulability.unschedulable(replace(SCHEDULABLE, trust="tenant-owned")) == ()
 
 
 def test_a_condition_raised_again_replaces_the_one_before() -> None:

@@ -17,7 +17,7 @@ from adapters.postgres.pool import Pool, pool
 from adapters.postgres.store import EventStore
 from commands import agents
 from commands.ports import Race
-from domain import errors, node
+from domain import errors, node, node_spec
 from projections import table
 from tests.bench import fleet
 
@@ -89,7 +89,7 @@ class Agents:
             return
         state: node.State = self._store.load(node_id).state
         if self._told.get(node_id) != state.generation:
-            items: dict[str, agents.Item] = {a.id: "prepared" for a in state.allocations}
+            items: dict[str, node_spec.Status] = {a.id: "prepared" for a in state.allocations}
             agents.report_status(self._store, node_id, session, state.generation, items)
             self._told[node_id] = state.generation
 

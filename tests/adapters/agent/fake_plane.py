@@ -15,7 +15,7 @@ from websockets.exceptions import ConnectionClosed
 from adapters.agent import protocol
 from adapters.agent.gateway import Gateway
 from commands.ports import Loaded, Race
-from domain import errors, node, registry
+from domain import errors, node, node_spec, registry
 from domain.event import Append
 
 NODE = "node_" + "0" * 26
@@ -84,8 +84,8 @@ def spec_changed(generation: int, *ids: str) -> node.SpecChanged:
     return node.SpecChanged(generation, tuple(allocation(one) for one in ids))
 
 
-def allocation(id: str, *devices: str) -> node.SpecAllocation:
-    return node.SpecAllocation(id, "rsv_" + id, devices or (f"nvidia.com/gpu={id}",))
+def allocation(id: str, *devices: str) -> node_spec.Allocation:
+    return node_spec.Allocation(id, "rsv_" + id, devices or (f"nvidia.com/gpu={id}",))
 
 
 class Clock:

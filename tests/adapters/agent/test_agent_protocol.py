@@ -7,7 +7,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from adapters.agent import protocol
-from domain.node import SpecAllocation
+from domain.node_spec import Allocation
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(32))
 CHALLENGE = protocol.Challenge("nonce", "plane-a")
@@ -27,7 +27,7 @@ ON_THE_WIRE = [
         {"type": "welcome", "sessionId": "sess_1", "epoch": 4, "ttlSeconds": 40},
     ),
     (
-        protocol.Spec(2, (SpecAllocation("alloc_1", "rsv_1", ("nvidia.com/gpu=GPU-1",)),)),
+        protocol.Spec(2, (Allocation("alloc_1", "rsv_1", ("nvidia.com/gpu=GPU-1",)),)),
         {
             "type": "spec",
             "generation": 2,

@@ -13,7 +13,7 @@ import psycopg
 from adapters.ids import Mint
 from adapters.postgres import envelope
 from adapters.postgres.mapper import EventMapper, decode
-from domain import node, registry, reservation
+from domain import node, node_spec, registry, reservation
 from domain.event import Append, Change, Event, Meta
 from tests.bench.store import bookings
 
@@ -85,7 +85,7 @@ def _hour(hour: int, states: States) -> Iterator[Append]:
 
 def _bind(of: bookings.Names, states: States) -> Append:
     spec: node.State = states[f"node_{of.node}"][1]
-    added = node.SpecAllocation(f"alloc_{of.tag}", f"rsv_{of.tag}", tuple(f"nvidia.com/gpu={n}" for n in range(8)))
+    added = node_spec.Allocation(f"alloc_{of.tag}", f"rsv_{of.tag}", tuple(f"nvidia.com/gpu={n}" for n in range(8)))
     generation = spec.generation + 1
     started = reservation.BindingStarted({f"node_{of.node}": generation}, of.start, of.start + 300_000)
     return _append(of, states, (started,), (node.SpecChanged(generation, added=(added,)),))
