@@ -18,11 +18,15 @@ PREFIX = {
 
 
 def recorded(line: bytes) -> Recorded:
-    name = msgspec.json.decode(msgspec.json.decode(line, type=Stored).data)["type"]
+    name = _name(line)
     return decode(f"{PREFIX[name]}_1", 1, name, line, 1, 1)
 
 
-EVENTS = [recorded(line) for line in STORED]
+def _name(line: bytes) -> str:
+    return str(msgspec.json.decode(msgspec.json.decode(line, type=Stored).data)["type"])
+
+
+EVENTS = [recorded(line) for line in STORED if _name(line) in registry.TYPES]
 IDS = [tag(one.event) for one in EVENTS]
 
 
