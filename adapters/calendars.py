@@ -112,11 +112,28 @@ class Calendars:
             assert event.former_pool_id is not None
             with self.locked(event.former_pool_id) as of:
                 of.remove_node(node_id)
+        if after.pool_id is not None:
+            self._of_plan(after.pool_id, node_id, event)
         shaping = node.DevicesChanged | node.SchedulabilityChanged | node.Labelled | node.Assigned
         if after.pool_id is not None and isinstance(event, shaping):
             with self.locked(after.pool_id) as of:
                 of.put_node(_as_node(node_id, after))
             self._changes[after.pool_id] += 1
+
+    def _of_plan(self, pool_id: str, node_id: str, event: node.Events) -> None:
+        """Planned maintenance keeps its atoms from everybody; one that ends early gives them back."""
+        match event:
+            case node.MaintenancePlanned(plan=plan):
+                with self.locked(pool_id) as of:
+                    of.book(plan.id, node_id, plan.atoms, {}, plan.from_, plan.until)
+            case node.PlanEnded(id=id):
+                with self.locked(pool_id) as of:
+                    booked = of.bookings.get(id)
+                    of.unbook(id)
+                    self._hold_further(node_id, booked.atoms if booked else (), of)
+                self._changes[pool_id] += 1
+            case _:
+                pass
 
     def _of_reservation(self, reservation_id: str, event: reservation.Events) -> None:
         if isinstance(event, reservation.Placed):
@@ -159,7 +176,7 @@ class Calendars:
                 for allocation in placed.allocations:
                     of.unbook(allocation.id)
                 for allocation in placed.allocations:
-                    self._hold_further(allocation, of)
+                    self._hold_further(allocation.node_id, allocation.atoms, of)
                 return ()
 
     def _hold(self, allocation: reservation.Allocation, start: int, of: calendar.Calendar) -> None:
@@ -171,11 +188,11 @@ class Calendars:
             self._held[atom][key] = start
             of.book(key, node_id, (atom,), {}, start, self._next(of, node_id, atom, start))
 
-    def _hold_further(self, gone: reservation.Allocation, of: calendar.Calendar) -> None:
+    def _hold_further(self, node_id: str, atoms: Sequence[str], of: calendar.Calendar) -> None:
         """A booking that followed is gone: what held its atoms before goes on holding them."""
-        for atom in gone.atoms:
+        for atom in atoms:
             for key, start in self._held.get(atom, {}).items():
-                of.book(key, gone.node_id, (atom,), {}, start, self._next(of, gone.node_id, atom, start))
+                of.book(key, node_id, (atom,), {}, start, self._next(of, node_id, atom, start))
 
     def _next(self, of: calendar.Calendar, node_id: str, atom: str, start: int) -> int | None:
         """When the next booking of an atom starts, None if none is known; marks and choices are not bookings."""

@@ -28,6 +28,7 @@ from adapters.postgres.leases import LOOK_S
 from adapters.postgres.pool import Pool, pool
 from adapters.postgres.store import EventStore
 from adapters.registry import OPERATIONS
+from adapters.watch import NodeWatch
 from adapters.worker import Worker
 from commands.gatekeeper import MINUTE_MS
 from commands.ports import Ports
@@ -69,6 +70,7 @@ class Plane:
         self.follower = Follower(following, consumers, at_rest=self.runner.at_rest)
         self.dispatcher = Dispatcher(self.ports, self.store, reads, self.shown, self._wait_shown, self.head)
         self.worker = Worker(self.ports, reads, self.calendars, self.mint("sess"))
+        self.watch = NodeWatch(self.store, reads, self.mint("sess"))
         self.ownership = Ownership(self.gateway, reads, self.mint)
         self.housekeeping = Housekeeping(
             Job("gateway leases", 0, self.ownership.beat, at_stop=self.ownership.release),
@@ -175,10 +177,12 @@ def running(dsn: str, access: Path, history_days: int | None = None) -> Iterator
         plane.ownership.beat()
         plane.follower.start()
         plane.worker.start()
+        plane.watch.start()
         plane.housekeeping.start()
         try:
             yield plane
         finally:
             plane.housekeeping.stop()
+            plane.watch.stop()
             plane.worker.stop()
             plane.follower.stop()

@@ -2,7 +2,17 @@
 
 from typing import Final
 
-from commands import join_tokens, joining, nodes, offerings, pools, reservations, sites
+from commands import (
+    join_tokens,
+    joining,
+    node_provision,
+    node_service,
+    nodes,
+    offerings,
+    pools,
+    reservations,
+    sites,
+)
 from domain import operation
 from queries import audit, bookings, capacity, devices, events
 from queries import join_tokens as join_token_queries
@@ -21,6 +31,8 @@ OPERATIONS: Final = operation.table(
     join_token_queries.OPERATIONS,
     joining.OPERATIONS,
     nodes.OPERATIONS,
+    node_service.OPERATIONS,
+    node_provision.OPERATIONS,
     node_queries.OPERATIONS,
     devices.OPERATIONS,
     capacity.OPERATIONS,

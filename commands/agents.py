@@ -5,7 +5,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from commands import hardware, teardown
+from commands import hardware, reconciling, teardown
 from commands.acting import act, following
 from commands.ports import Store
 from domain import errors, fingerprint, node, reservation, schedulability
@@ -92,7 +92,7 @@ def report_inventory(store: Store, node_id: str, session: int, found: NodeInvent
 
 def report_status(store: Store, node_id: str, session: int, observed: int, items: Mapping[str, Status]) -> None:
     """Take a node's word of its NodeSpec: what it prepared, and, by leaving it out, what it tore down."""
-    _observe(store, node_id, session, observed)
+    _observe(store, node_id, session, observed, items)
     for reservation_id in store.booked(node_id):
         _tear_down(store, node_id, session, reservation_id, observed, items)
     spec: node.State = store.load(node_id).state
@@ -101,14 +101,13 @@ def report_status(store: Store, node_id: str, session: int, observed: int, items
         _prepare(store, node_id, session, reservation_id, observed, items)
 
 
-def _observe(store: Store, node_id: str, session: int, observed: int) -> None:
+def _observe(store: Store, node_id: str, session: int, observed: int, items: Mapping[str, Status]) -> None:
     def decide() -> list[Change]:
         version, state = _current(store, node_id, session)
         if observed > state.generation:
             raise errors.Invalid("observedGeneration", f"the NodeSpec is at generation {state.generation}")
-        if observed <= state.observed_generation:
-            return []
-        events = schedulability.settle(state, [node.SpecObserved(observed)], store.now())
+        now = store.now()
+        events = schedulability.settle(state, reconciling.report(state, observed, items, now), now)
         return [Change(node_id, version, tuple(events))]
 
     act(store, _meta(node_id, store.load(node_id).state), decide)

@@ -1,12 +1,13 @@
 """How a bound reservation ends: its nodes are told to tear down, its atoms stay taken until they did."""
 
-from commands.ports import Loaded, Store
+from commands.gathering import Loads
+from commands.ports import Loaded
 from domain import node, reservation
 from domain.event import Change
 
 
 def end(
-    store: Store, reservation_id: str, loaded: Loaded, reason: str, now: int, *, failed: bool = False
+    store: Loads, reservation_id: str, loaded: Loaded, reason: str, now: int, *, failed: bool = False
 ) -> list[Change]:
     """The changes that stop a binding or active reservation; the reservation's own come first."""
     state: reservation.State = loaded.state

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import Annotated, Final
+from typing import Annotated, Final, get_args
 
 from msgspec import UNSET, Meta, UnsetType
 
 from commands.ports import Loaded
 from commands.unit import Outcome, Unit, changed
-from domain import errors, gpu, ids, mig, pool, site
+from domain import errors, gpu, ids, mig, node_command, pool, site
 from domain.event import Change
 from domain.operation import Operation, Request
 
@@ -27,11 +27,11 @@ class Create(Request, frozen=True, kw_only=True):
     policy: pool.Policy = pool.Policy()
 
 
+SHORTEST_LOST_AFTER: Final = 10
+"""Seconds: whoever declares a node lost must have looked several times in a quarter of it (domain.md §5)."""
+
 _PLAIN: Final = pool.Policy()
 _NOT_BUILT: Final = {
-    "acceptance": attrgetter("acceptance"),
-    "lostAfter": attrgetter("lost_after"),
-    "disruptionBudget": attrgetter("disruption_budget"),
     "admission.budgetCheck": attrgetter("admission.budget_check"),
     "spotNoticeSeconds": attrgetter("spot_notice_seconds"),
     "hardwareProfile": attrgetter("hardware_profile"),
@@ -89,6 +89,12 @@ def check_policy(policy: pool.Policy, sharing: pool.Sharing, gpu_model: str, mem
     for name, of in _NOT_BUILT.items():
         if of(policy) != of(_PLAIN):
             raise errors.Invalid(f"policy.{name}", "is not built yet: leave it out")
+    checks = get_args(node_command.Check)
+    for index, name in enumerate(policy.acceptance):
+        if name not in checks:
+            raise errors.Invalid(f"policy.acceptance[{index}]", f"no such check; known: {', '.join(checks)}")
+    if policy.lost_after < SHORTEST_LOST_AFTER:
+        raise errors.Invalid("policy.lostAfter", f"expected at least {SHORTEST_LOST_AFTER} seconds")
     if (sharing == "mig") != (policy.mig_layout is not None):
         raise errors.Invalid("policy.migLayout", "sharing mig needs a layout, no other sharing takes one")
     if (sharing in ("timeslice", "mps")) != (policy.sharing is not None):

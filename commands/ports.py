@@ -78,6 +78,9 @@ class Store(Protocol):
     def booked(self, node_id: str) -> list[str]:
         """Reservations with atoms of this node that were bound and are not torn down."""
 
+    def carried(self, node_id: str) -> list[str]:
+        """Reservations that are booked on this node: bound and not torn down, or still to come."""
+
     def blockers(self, reservation_id: str) -> list[str]:
         """Earlier reservations that still hold, not torn down, an atom that this one has booked next."""
 

@@ -1,6 +1,8 @@
 """Proof that atoms are free: a node's report, a fence, a retirement (domain.md §5, Ending)."""
 
-from commands.ports import Store
+from collections.abc import Sequence
+
+from commands.gathering import Loads
 from domain import reservation
 from domain.event import Change
 
@@ -23,11 +25,11 @@ def torn_down(reservation_id: str, state: reservation.State, version: int, node_
     return Change(reservation_id, version, tuple(events))
 
 
-def on_node(store: Store, node_id: str, now: int) -> list[Change]:
-    """Everything ended that still holds atoms of this node."""
+def on_node(loads: Loads, reservation_ids: Sequence[str], node_id: str, now: int) -> list[Change]:
+    """What frees, of these reservations, those that have ended and still hold atoms of this node."""
     changes = []
-    for reservation_id in store.booked(node_id):
-        loaded = store.load(reservation_id)
+    for reservation_id in reservation_ids:
+        loaded = loads.load(reservation_id)
         change = torn_down(reservation_id, loaded.state, loaded.version, node_id, now)
         if change is not None:
             changes.append(change)

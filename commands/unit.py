@@ -85,8 +85,10 @@ class Unit:
             raise errors.Unauthenticated("this operation needs a bearer token")
         return self.call.session
 
-    def load(self, stream: str) -> Loaded:
+    def load(self, stream: str, until: int | None = None) -> Loaded:
         """A stream as it was before the decision on it: what came between makes the append a race."""
+        if until is not None:
+            return self.ports.store.load(stream, until)
         return self._seen.get(stream) or self.ports.store.load(stream)
 
     def existing(self, stream: str, field: str = "id") -> Loaded:

@@ -172,14 +172,17 @@ class MaintenanceEntered(Event, frozen=True, tag="node.maintenance_entered.1"):
 
 
 class MaintenanceLeft(Event, frozen=True, tag="node.maintenance_left.2"):
-    """These reasons are over; without any, all of them are."""
+    """These reasons are over, without any all of them; `still`: others hold on."""
 
     at: int
     reasons: tuple[str, ...] = ()
+    still: bool = False
 
 
 class MaintenancePlanned(Event, frozen=True, tag="node.maintenance_planned.1"):
-    pool_id: str
+    """Its atoms are booked for it; a node without a pool has none."""
+
+    pool_id: str | None
     owner_tenant_id: str
     plan: Plan
 

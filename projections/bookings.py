@@ -1,4 +1,7 @@
-"""Bookings: the table in which the database itself refuses to book an atom twice (domain.md §5)."""
+"""Bookings: the table in which the database itself refuses to book an atom twice (domain.md §5).
+
+A row without a reservation is planned maintenance.
+"""
 
 from collections.abc import Iterator
 
@@ -10,7 +13,7 @@ TABLES = """
 CREATE TABLE device_bookings (
     device_id text NOT NULL,
     allocation_id text NOT NULL,
-    reservation_id text NOT NULL,
+    reservation_id text,
     node_id text NOT NULL,
     pool_id text NOT NULL,
     tenant_id text NOT NULL,
@@ -171,6 +174,33 @@ def _never_began(stream: str) -> Iterator[Statement]:
     yield Statement(Phase.FREE, stream, scalars, (stream,))
 
 
+def _plan(stream: str, event: node.MaintenancePlanned) -> Statement:
+    sql = """
+    INSERT INTO device_bookings (device_id, allocation_id, node_id, pool_id, tenant_id, bound, during)
+    SELECT atom, %s, %s, %s, %s, false, int8range(%s, %s) FROM unnest(%s::text[]) AS given (atom) ORDER BY atom
+    """
+    plan = event.plan
+    place = (plan.id, stream, event.pool_id, event.owner_tenant_id)
+    return Statement(Phase.TAKE, stream, sql, (*place, plan.from_, plan.until, list(plan.atoms)))
+
+
+def _end_plan(stream: str, plan_id: str, at: int) -> Iterator[Statement]:
+    """One that has not begun leaves no trace; either way what is not proved free holds its atoms on."""
+    sql = """
+    WITH gone AS (DELETE FROM device_bookings WHERE allocation_id = %s AND lower(during) >= %s RETURNING device_id)
+    UPDATE device_bookings AS held
+    SET during = int8range(lower(held.during), (
+        SELECT min(lower(following.during)) FROM device_bookings AS following
+        WHERE following.device_id = held.device_id AND lower(following.during) > lower(held.during)
+          AND following.allocation_id <> %s
+    ))
+    WHERE held.device_id IN (SELECT device_id FROM gone) AND held.allocation_id <> %s
+      AND held.ended AND NOT held.freed
+    """
+    yield Statement(Phase.FREE, stream, sql, (plan_id, at, plan_id, plan_id))
+    yield from _tear_down(stream, plan_id, at)
+
+
 def _scalars_of(stream: str, event: node.DevicesChanged) -> Iterator[Statement]:
     sql = "DELETE FROM node_scalars WHERE node_id = %s"
     yield Statement(Phase.CATALOG, stream, sql, (stream,))
@@ -187,6 +217,10 @@ def fold(recorded: Recorded) -> Iterator[Statement]:
     match recorded.event:
         case node.DevicesChanged() as event:
             yield from _scalars_of(stream, event)
+        case node.MaintenancePlanned() as event if event.plan.atoms:
+            yield _plan(stream, event)
+        case node.PlanEnded(id=id, at=at):
+            yield from _end_plan(stream, id, at)
         case reservation.Placed() as event:
             yield from _place(stream, event)
         case reservation.BindingStarted():

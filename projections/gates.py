@@ -5,6 +5,7 @@ deadlocking (architecture.md §2).
 """
 
 from collections.abc import Iterator
+from typing import Literal
 
 from domain import node, offering, pool, reservation
 from domain.event import Recorded
@@ -19,7 +20,10 @@ CREATE TABLE node_gates (
     node_id text PRIMARY KEY,
     pool_id text,
     accepts boolean NOT NULL,
-    layout bigint NOT NULL
+    layout bigint NOT NULL,
+    draining boolean NOT NULL DEFAULT false,
+    maintenance boolean NOT NULL DEFAULT false,
+    connected boolean NOT NULL DEFAULT false
 );
 CREATE INDEX node_gates_pool ON node_gates (pool_id);
 """
@@ -66,17 +70,78 @@ def _pool_accepts(pool_id: str) -> Statement:
     return Statement(Phase.GATE_CHECK, pool_id, sql, (pool_id, pool_id), True)
 
 
-def _node_is_free(node_id: str, act: str) -> Statement:
+def _node_is_free(node_id: str, act: str, phase: Phase = Phase.GATE_CHECK) -> Statement:
     sql = """
     SELECT refuse('NODE_BOOKED', jsonb_build_object('act', %s::text, 'reservations', jsonb_agg(id)))
     FROM (
         SELECT DISTINCT reservation_id AS id FROM device_bookings
-        WHERE node_id = %s AND ((bound AND NOT freed) OR upper_inf(during) OR upper(during) > database_ms())
+        WHERE node_id = %s AND reservation_id IS NOT NULL
+          AND ((bound AND NOT freed) OR upper_inf(during) OR upper(during) > database_ms())
         ORDER BY 1 LIMIT 20
     ) AS booked
     HAVING count(*) > 0
     """
-    return Statement(Phase.GATE_CHECK, node_id, sql, (act, node_id), True)
+    return Statement(phase, node_id, sql, (act, node_id), True)
+
+
+def _nothing_goes_on(node_id: str, act: str) -> Statement:
+    """As `_node_is_free`, but what has ended may still be torn down: the act waits for that."""
+    sql = """
+    SELECT refuse('NODE_BOOKED', jsonb_build_object('act', %s::text, 'reservations', jsonb_agg(id)))
+    FROM (
+        SELECT DISTINCT reservation_id AS id FROM device_bookings
+        WHERE node_id = %s AND reservation_id IS NOT NULL AND NOT freed AND NOT ended
+          AND (bound OR upper_inf(during) OR upper(during) > database_ms())
+        ORDER BY 1 LIMIT 20
+    ) AS booked
+    HAVING count(*) > 0
+    """
+    return Statement(Phase.TAKE_CHECK, node_id, sql, (act, node_id), True)
+
+
+def _is_free_over(node_id: str, plan: node.Plan) -> Statement:
+    sql = """
+    SELECT refuse('NODE_BOOKED', jsonb_build_object('act', 'maintenance', 'reservations', jsonb_agg(id)))
+    FROM (
+        SELECT DISTINCT coalesce(reservation_id, allocation_id) AS id FROM device_bookings
+        WHERE node_id = %s AND during && int8range(%s, %s) ORDER BY 1 LIMIT 20
+    ) AS booked
+    HAVING count(*) > 0
+    """
+    return Statement(Phase.GATE_CHECK, node_id, sql, (node_id, plan.from_, plan.until), True)
+
+
+def _within_budget(node_id: str, event: node.DrainStarted) -> Iterator[Statement]:
+    """Drains of a pool queue at its gate, so that each sees those before it (domain.md §3, Drain)."""
+    if event.pool_id is None:
+        return
+    yield pool_gate(event.pool_id, exclusive=True)
+    if event.forced:
+        return
+    sql = """
+    SELECT refuse('DISRUPTION_BUDGET', jsonb_build_object(
+        'nodes', to_jsonb((array_agg(node_id ORDER BY node_id) FILTER (WHERE disrupted))[1:20]),
+        'most', greatest(1, floor(%s::float8 * (count(*) + 1)))
+    ))
+    FROM (
+        SELECT node_id, draining OR maintenance OR NOT connected AS disrupted FROM node_gates
+        WHERE pool_id = %s AND node_id <> %s
+    ) AS others
+    HAVING count(*) FILTER (WHERE disrupted) + 1 > greatest(1, floor(%s::float8 * (count(*) + 1)))
+    """
+    budget = str(event.budget)
+    params = (budget, event.pool_id, node_id, budget)
+    yield Statement(Phase.GATE_CHECK, node_id, sql, params, True)
+
+
+def _mark(node_id: str, column: Literal["draining", "maintenance", "connected"], holds: bool) -> Iterator[Statement]:
+    yield node_gate(node_id)
+    sql = {
+        "draining": "UPDATE node_gates SET draining = %s WHERE node_id = %s",
+        "maintenance": "UPDATE node_gates SET maintenance = %s WHERE node_id = %s",
+        "connected": "UPDATE node_gates SET connected = %s WHERE node_id = %s",
+    }[column]
+    yield Statement(Phase.CATALOG, node_id, sql, (holds, node_id))
 
 
 def _takes_it(placed: reservation.Placed) -> Statement:
@@ -134,8 +199,8 @@ def _of_node(stream: str, event: node.Events) -> Iterator[Statement]:
             if event.pool_id is not None:
                 yield pool_gate(event.pool_id)
                 yield _pool_accepts(event.pool_id)
+                yield _node_is_free(stream, "assign")
             yield node_gate(stream)
-            yield _node_is_free(stream, "assign")
             sql = "UPDATE node_gates SET pool_id = %s WHERE node_id = %s"
             yield Statement(Phase.CATALOG, stream, sql, (event.pool_id, stream))
         case node.DevicesChanged():
@@ -144,7 +209,26 @@ def _of_node(stream: str, event: node.Events) -> Iterator[Statement]:
             yield Statement(Phase.CATALOG, stream, sql, (event.layout, stream))
         case node.Moved(provision="retiring"):
             yield node_gate(stream)
-            yield _node_is_free(stream, "retire")
+            yield _node_is_free(stream, "retire", Phase.TAKE_CHECK)
+        case node.Moved(provision="releasing"):
+            yield node_gate(stream)
+            yield _nothing_goes_on(stream, "release")
+        case node.MaintenancePlanned(plan=plan):
+            yield node_gate(stream)
+            yield _is_free_over(stream, plan)
+        case node.PlanEnded():
+            yield node_gate(stream)
+        case node.DrainStarted():
+            yield from _within_budget(stream, event)
+            yield from _mark(stream, "draining", True)
+        case node.DrainEnded():
+            yield from _mark(stream, "draining", False)
+        case node.MaintenanceEntered():
+            yield from _mark(stream, "maintenance", True)
+        case node.MaintenanceLeft(still=still):
+            yield from _mark(stream, "maintenance", still)
+        case node.ConnectivityChanged(connectivity=connectivity):
+            yield from _mark(stream, "connected", connectivity == "connected")
         case node.Fenced():
             yield node_gate(stream)
         case node.SchedulabilityChanged():

@@ -21,6 +21,7 @@ CREATE TABLE nodes (
     gateway text NOT NULL,
     session bigint NOT NULL,
     scalars jsonb NOT NULL,
+    due_at bigint,
     created_at bigint NOT NULL,
     since bigint NOT NULL,
     version bigint NOT NULL,
@@ -29,6 +30,8 @@ CREATE TABLE nodes (
 CREATE INDEX nodes_by_tenant ON nodes (tenant_id, created_at, id);
 CREATE INDEX nodes_by_pool ON nodes (pool_id);
 CREATE INDEX nodes_by_site ON nodes (site_id) WHERE role = 'site';
+CREATE INDEX nodes_due ON nodes (due_at) WHERE due_at IS NOT NULL;
+CREATE INDEX nodes_unreachable ON nodes (id) WHERE connectivity = 'unreachable';
 CREATE INDEX nodes_by_gateway ON nodes (gateway) WHERE connectivity = 'connected';
 """
 
@@ -45,8 +48,17 @@ def facets(state: node.State) -> tuple[Any, ...]:
     )
 
 
+def due_at(state: node.State) -> int | None:
+    """When the node's own calendar has something for it next (epoch ms); a drain under way is looked at each time."""
+    if state.drain is not None and state.drain.drained_at is None:
+        return 0
+    reasons = {stay.reason for stay in state.maintenance}
+    return min((plan.until if plan.reason in reasons else plan.from_ for plan in state.plans), default=None)
+
+
 def columns(state: node.State) -> tuple[Any, ...]:
-    return state.name, state.gateway, state.session, encode(state.scalars).decode(), state.created_at
+    scalars = encode(state.scalars).decode()
+    return state.name, state.gateway, state.session, scalars, due_at(state), state.created_at
 
 
 def kept(state: node.State) -> node.State:
@@ -72,6 +84,7 @@ MODEL = Documents(
         "gateway text",
         "session bigint",
         "scalars jsonb",
+        "due_at bigint",
         "created_at bigint",
     ),
     facets_of=facets,

@@ -20,12 +20,15 @@ class List(Listing, frozen=True, kw_only=True):
 
 
 class Booking(Struct, frozen=True, kw_only=True, rename="camel"):
-    """One atom held over `[from, until)`; without `until` it is held until its node proves it free."""
+    """One atom held over `[from, until)`; without `until` it is held until its node proves it free.
+
+    Without a reservation it is held for planned maintenance.
+    """
 
     device_id: str
     node_id: str
     pool_id: str
-    reservation_id: str
+    reservation_id: str | None
     allocation_id: str
     tenant_id: str
     bound: bool

@@ -81,7 +81,15 @@ SELECT b.pool_id, d.class, b.tenant_id, b.bound, n.schedulable, count(*)
 FROM device_bookings AS b
 JOIN devices AS d ON d.node_id = b.node_id AND d.id = b.device_id AND d.bookable
 JOIN nodes AS n ON n.id = b.node_id
-WHERE b.pool_id = ANY(%s) AND b.during @> %s::bigint GROUP BY 1, 2, 3, 4, 5
+WHERE b.pool_id = ANY(%s) AND b.during @> %s::bigint AND b.reservation_id IS NOT NULL GROUP BY 1, 2, 3, 4, 5
+"""
+
+_IN_MAINTENANCE = """
+SELECT b.pool_id, d.class, count(*)
+FROM device_bookings AS b
+JOIN devices AS d ON d.node_id = b.node_id AND d.id = b.device_id AND d.bookable
+JOIN nodes AS n ON n.id = b.node_id AND n.schedulable
+WHERE b.pool_id = ANY(%s) AND b.during @> %s::bigint AND b.reservation_id IS NULL GROUP BY 1, 2
 """
 
 _SCALARS = """
@@ -156,6 +164,8 @@ def _count(read: Reader, pools: list[str], at: int, me: str) -> dict[str, dict[s
         for pool, resource, total, allocatable in read.connection.execute(sql, (pools,)).fetchall():
             counts[pool][resource].total = total
             counts[pool][resource].allocatable = allocatable
+    for pool, resource, planned in read.connection.execute(_IN_MAINTENANCE, (pools, at)).fetchall():
+        counts[pool][resource].allocatable -= planned
     for sql in (_BOOKED, _SCALARS_BOOKED):
         for pool, resource, tenant, bound, schedulable, n in read.connection.execute(
             sql,

@@ -33,12 +33,14 @@ class Snapshot(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Spec(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What the node shall look like, and how far it got."""
+    """What the node shall look like, how far it got, and what it says of each item."""
 
     node_id: str
     generation: int
     observed_generation: int
+    sharing: node_spec.Sharing
     allocations: tuple[node_spec.Allocation, ...]
+    items: dict[str, node_spec.Status]
 
 
 class Devices(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -82,7 +84,9 @@ def spec(query: Get, read: Reader) -> Answer:
             node_id=id,
             generation=state.generation,
             observed_generation=state.observed_generation,
+            sharing=state.sharing,
             allocations=state.allocations,
+            items=state.items,
         )
 
     return one(read, query.id, view)

@@ -4,6 +4,9 @@ import itertools
 import time
 from typing import Any
 
+from domain import node
+from domain.event import Append, Change, Meta
+from domain.provision import Provision
 from given import SEVEN, Plane, inventory
 
 LATER = int(time.time() * 1000) + 3_600_000
@@ -27,7 +30,7 @@ REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
             "sharing": "mig",
             "agent": "bcd",
             "policy": {
-                "acceptance": [],
+                "acceptance": ["gpus-present"],
                 "overcommit": {"vcpu": 2.0, "memoryMiB": 1.0},
                 "lostAfter": 300,
                 "disruptionBudget": 0.05,
@@ -77,10 +80,19 @@ REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
     "nodes.adopt": ("/v1/nodes/{spare_node}/adopt", {}),
     "nodes.cordon": ("/v1/nodes/{spare_node}/cordon", {"reason": "fan"}),
     "nodes.uncordon": ("/v1/nodes/{spare_node}/uncordon", {}),
-    "nodes.maintain": ("/v1/nodes/{spare_node}/maintenance", {"on": True, "reason": "bios"}),
+    "nodes.maintain": (
+        "/v1/nodes/{spare_node}/maintenance",
+        {"on": True, "reason": "bios", "from": LATER, "until": LATER + 60_000},
+    ),
+    "nodes.drain": ("/v1/nodes/{spare_node}/drain", {"reason": "fan", "deadline": LATER, "force": True}),
     "nodes.label": ("/v1/nodes/{spare_node}/labels", {"labels": {"rack": "?"}}),
     "nodes.fence": ("/v1/nodes/{spare_node}/fence", {"reason": "off"}),
-    "nodes.retire": ("/v1/nodes/{last_node}/retire", {}),
+    "nodes.inspect": ("/v1/nodes/{failed_node}/inspect", {}),
+    "nodes.commission": ("/v1/nodes/{inspected_node}/commission", {}),
+    "nodes.deploy": ("/v1/nodes/{ready_node}/deploy", {}),
+    "nodes.release": ("/v1/nodes/{deployed_node}/release", {"force": False}),
+    "nodes.rescue": ("/v1/nodes/{spare_node}/rescue", {}),
+    "nodes.retire": ("/v1/nodes/{last_node}/retire", {"force": True}),
     "nodes.list": ("/v1/nodes", {}),
     "nodes.get": ("/v1/nodes/{node}", {}),
     "nodes.inventory": ("/v1/nodes/{node}/inventory", {}),
@@ -115,6 +127,14 @@ REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
 """Path and body by operation. Names in braces are of `things`, `?` is a name that nothing has yet."""
 
 
+def _moved(plane: Plane, node_id: str, *states: Provision) -> str:
+    """The node once it went through these states; a flow through real workflows is told elsewhere."""
+    loaded = plane.store.load(node_id)
+    events = tuple(node.Moved(state, "told", plane.store.now()) for state in states)
+    plane.store.append(Append((Change(node_id, loaded.version, events),), Meta("controller:test")))
+    return node_id
+
+
 def things(plane: Plane) -> dict[str, str]:
     pool_id, (node_id,) = plane.fleet(quota=100)
     site_id = plane.root.ok("GET", f"/v1/pools/{pool_id}")["siteId"]
@@ -131,9 +151,23 @@ def things(plane: Plane) -> dict[str, str]:
         "node": node_id,
         "spare_node": plane.join(site_id, "spare", inventory(index=501)),
         "last_node": plane.join(site_id, "last", inventory(index=502)),
+        **_provisioned(plane, site_id),
         "token": plane.root.ok("POST", "/v1/join-tokens", {"siteId": site_id, "trust": "platform"})["id"],
         "bound": bound,
         "placed": plane.acme.reserve(pool_id, startsAt=plane.store.now() + 10**7).json()["id"],
+    }
+
+
+def _provisioned(plane: Plane, site_id: str) -> dict[str, str]:
+    ways: dict[str, tuple[Provision, ...]] = {
+        "failed_node": ("failed",),
+        "inspected_node": ("failed", "inspecting"),
+        "ready_node": ("failed", "inspecting", "commissioning", "ready"),
+        "deployed_node": ("failed", "inspecting", "commissioning", "ready", "deploying", "deployed"),
+    }
+    return {
+        name: _moved(plane, plane.join(site_id, name.replace("_", "-"), inventory(index=600 + n)), *way)
+        for n, (name, way) in enumerate(ways.items())
     }
 
 

@@ -81,6 +81,15 @@ class CatalogReader:
         """
         return self._column(sql, (node_id,))
 
+    def carried(self, node_id: str) -> list[str]:
+        sql: LiteralString = """
+        SELECT DISTINCT reservation_id FROM device_bookings
+        WHERE node_id = %s AND reservation_id IS NOT NULL
+          AND ((bound AND NOT freed) OR (NOT bound AND upper(during) > database_ms()))
+        ORDER BY 1
+        """
+        return self._column(sql, (node_id,))
+
     def blockers(self, reservation_id: str) -> list[str]:
         sql: LiteralString = """
         SELECT DISTINCT earlier.reservation_id FROM device_bookings AS mine

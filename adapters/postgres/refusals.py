@@ -68,6 +68,13 @@ def _named(code: str, facts: dict[str, Any]) -> NoReturn:
                 f"{facts['act']} is refused while the node carries bookings: {', '.join(held)}",
                 extra={"reservations": held},
             )
+        case "DISRUPTION_BUDGET":
+            counted = tuple(facts["nodes"])
+            raise errors.Conflict(
+                f"at most {facts['most']} of the pool's nodes may be disrupted at once, and these are: "
+                f"{', '.join(counted)}; wait for them, or force it",
+                extra={"most": facts["most"], "nodes": counted},
+            )
         case _:
             raise Race(code)
 

@@ -26,7 +26,7 @@ def walk(ports: Ports, pool_id: str, queue: Sequence[str], fence: Fence) -> None
             continue
         if hopeless(store, state) is not None:
             _give_up(store, id, fence)
-        elif (window := span(state.draft, now)) is not None:
+        elif (window := span(state, now)) is not None:
             wanted.append(placing.Wanted(id, state.draft.claim, window))
     chosen = placing.choose_each(ports, pool_id, wanted)
     left = [(want, places) for want, places in zip(wanted, chosen, strict=True) if places is not None]
@@ -94,13 +94,17 @@ def hopeless(store: Store, state: reservation.State) -> str | None:
     return None if usable else "TenantSuspended"
 
 
-def span(draft: reservation.Drafted, now: int) -> tuple[int, int] | None:
-    """The window to place in: a start that comes late keeps its end; None when nothing of it is left."""
-    duration_ms = draft.duration_seconds * 1000
-    if draft.starts_at is None:
+def span(state: reservation.State, now: int) -> tuple[int, int] | None:
+    """The window to place in: a start that comes late keeps its end; None when nothing of it is left.
+
+    A claim that had a place before keeps the window of then.
+    """
+    assert state.draft is not None
+    duration_ms = state.draft.duration_seconds * 1000
+    if state.starts_at is None:
         return now, now + duration_ms
-    until = draft.starts_at + duration_ms
-    start = max(now, draft.starts_at)
+    until = state.ends_at or state.starts_at + duration_ms
+    start = max(now, state.starts_at)
     return (start, until) if start < until else None
 
 

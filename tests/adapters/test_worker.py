@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from adapters import worker
+from adapters import controller, worker
 from adapters.calendars import Calendars
 from adapters.cel import CelSelectors
+from adapters.controller import Resting
 from adapters.postgres.leases import LOOK_S, TTL_S
 from adapters.postgres.runner import Runner
-from adapters.worker import Resting, Worker
+from adapters.worker import Worker
 from commands.ports import Ports
 from domain import errors, reservation, tenant
 from domain.event import Append
@@ -123,7 +124,7 @@ def test_what_fails_unexpectedly_rests_longer_each_time_and_no_longer_than_the_l
             clock.now += 0.05
         pauses.append(clock.now - before)
     assert pauses == sorted(pauses)
-    shortest, longest = worker.REST_S
+    shortest, longest = controller.REST_S
     assert pauses[0] == pytest.approx(shortest, abs=0.06)
     assert pauses[-1] == pytest.approx(longest, abs=0.06)
     resting.went_well("rsv_1")

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from commands import nodes
+from commands import node_provision, node_service, nodes
 from domain import errors, node, provision, registry, schedulability
 
 NOW = 1_000
@@ -35,19 +35,19 @@ def given(*events: node.Events) -> node.State:
 @pytest.mark.parametrize(
     ("before", "decision", "expected"),
     [
-        ((), lambda s: nodes.cordon(s, "fan", NOW), [node.Cordoned("fan", NOW)]),
-        ((node.Cordoned("fan", 5),), lambda s: nodes.cordon(s, "other", NOW), []),
-        ((node.Cordoned("fan", 5),), lambda s: nodes.uncordon(s, NOW), [node.Uncordoned(NOW)]),
-        ((), lambda s: nodes.uncordon(s, NOW), []),
-        ((), lambda s: nodes.maintain(s, True, "bios", NOW), [node.MaintenanceEntered("bios", NOW)]),
-        ((node.MaintenanceEntered("bios", 5),), lambda s: nodes.maintain(s, True, "bios", NOW), []),
+        ((), lambda s: node_service.cordon(s, "fan", NOW), [node.Cordoned("fan", NOW)]),
+        ((node.Cordoned("fan", 5),), lambda s: node_service.cordon(s, "other", NOW), []),
+        ((node.Cordoned("fan", 5),), lambda s: node_service.uncordon(s, NOW), [node.Uncordoned(NOW)]),
+        ((), lambda s: node_service.uncordon(s, NOW), []),
+        ((), lambda s: node_service.enter(s, "bios", NOW), [node.MaintenanceEntered("bios", NOW)]),
+        ((node.MaintenanceEntered("bios", 5),), lambda s: node_service.enter(s, "bios", NOW), []),
         (
             (node.MaintenanceEntered("bios", 5),),
-            lambda s: nodes.maintain(s, False, "", NOW),
+            lambda s: node_service.leave(s, None, NOW),
             [node.MaintenanceLeft(NOW)],
         ),
-        ((), lambda s: nodes.maintain(s, False, "", NOW), []),
-        ((), lambda s: nodes.adopt(s, NOW), []),
+        ((), lambda s: node_service.leave(s, None, NOW), []),
+        ((), lambda s: node_provision.adopt(s, NOW), []),
         ((), lambda s: nodes.label(s, {}, NOW), []),
         ((), lambda s: nodes.label(s, {"rack": "r1"}, NOW), [node.Labelled({"rack": "r1"})]),
     ],
@@ -59,20 +59,20 @@ def test_a_verb_brings_its_event_and_asking_twice_brings_none(
 
 
 def test_retiring_goes_through_retiring_and_leaves_the_pool() -> None:
-    events = nodes.retire(given(*READY), NOW)
+    events = node_provision.retire(given(*READY), NOW)
     assert [type(event) for event in events] == [node.Moved, node.Assigned, node.Moved]
     after = given(*READY, *events)
     assert (after.provision_state, after.pool_id) == ("retired", None)
-    assert nodes.retire(after, NOW) == []
+    assert node_provision.retire(after, NOW) == []
 
 
 @pytest.mark.parametrize("verb", ["cordon", "maintain", "adopt"])
 def test_nothing_new_is_done_to_a_retired_node(verb: str) -> None:
     retired = given(*READY, node.Moved("retiring", "", 4), node.Moved("retired", "", 5))
     decide = {
-        "cordon": lambda: nodes.cordon(retired, "fan", NOW),
-        "maintain": lambda: nodes.maintain(retired, True, "bios", NOW),
-        "adopt": lambda: nodes.adopt(retired, NOW),
+        "cordon": lambda: node_service.cordon(retired, "fan", NOW),
+        "maintain": lambda: node_service.enter(retired, "bios", NOW),
+        "adopt": lambda: node_provision.adopt(retired, NOW),
     }
     with pytest.raises(errors.IllegalTransition) as refused:
         decide[verb]()
@@ -84,7 +84,7 @@ def test_nothing_new_is_done_to_a_retired_node(verb: str) -> None:
 )
 def test_adopting_from_a_state_that_does_not_allow_it_names_the_legal_ones(state: provision.Provision) -> None:
     with pytest.raises(errors.IllegalTransition) as refused:
-        nodes.adopt(given(JOINED, node.Moved(state, "", 2)), NOW)
+        node_provision.adopt(given(JOINED, node.Moved(state, "", 2)), NOW)
     assert refused.value.extra["allowed"] == provision.MOVES[state]
 
 

@@ -58,9 +58,6 @@ def test_an_update_changes_what_differs_and_asking_twice_nothing() -> None:
 @pytest.mark.parametrize(
     ("policy", "field"),
     [
-        (pool.Policy(acceptance=("burn-in",)), "acceptance"),
-        (pool.Policy(lost_after=60), "lostAfter"),
-        (pool.Policy(disruption_budget=0.1), "disruptionBudget"),
         (pool.Policy(admission=pool.Admission("confirm")), "admission.budgetCheck"),
         (pool.Policy(spot_notice_seconds=0), "spotNoticeSeconds"),
         (pool.Policy(hardware_profile="a100-8"), "hardwareProfile"),
@@ -115,3 +112,16 @@ def test_the_same_offer_again_changes_nothing() -> None:
     assert offerings.change(same, state) == []
     more = offerings.Offer(id="pool_1", tenant_id="acme", quota={"gpu": 9}, priority=1)
     assert offerings.change(more, state) == [offering.Changed({"gpu": 9}, 1, False)]
+
+
+@pytest.mark.parametrize(
+    ("policy", "field", "right"),
+    [
+        (pool.Policy(acceptance=("gpus-present", "burn-in")), "policy.acceptance[1]", "known: gpus-present"),
+        (pool.Policy(lost_after=9), "policy.lostAfter", "at least 10 seconds"),
+    ],
+)
+def test_a_policy_that_no_watcher_or_agent_could_keep_is_refused(policy: pool.Policy, field: str, right: str) -> None:
+    with pytest.raises(errors.Invalid, match=right) as refused:
+        pools.build(create(policy=policy), PLACE, 7)
+    assert refused.value.field == field

@@ -131,7 +131,7 @@ def draft(starts_at: int | None) -> reservation.Drafted:
     ],
 )
 def test_a_start_that_comes_late_keeps_its_end(starts_at: int | None, window: tuple[int, int] | None) -> None:
-    assert scheduler.span(draft(starts_at), NOW) == window
+    assert scheduler.span(reservation.State(draft=draft(starts_at), starts_at=starts_at), NOW) == window
 
 
 def test_a_policy_reads_hours_that_are_not_rounded_and_no_unknowns() -> None:

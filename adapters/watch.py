@@ -1,0 +1,63 @@
+"""The nodes' controllers: silence that becomes loss, drains, planned maintenance (domain.md §3)."""
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Final, LiteralString
+
+import psycopg
+
+from adapters.controller import Controller
+from adapters.postgres.pool import Pool
+from commands.controllers import drainer, liveness
+from commands.controllers.liveness import Silence
+from commands.ports import Store
+from domain import pool
+from domain.event import Fence
+
+LEASE: Final = "singleton:nodes"
+TICK_S: Final = 0.25
+AT_ONCE: Final = 200
+
+_UNREACHABLE: LiteralString = "SELECT id, session, pool_id FROM nodes WHERE connectivity = 'unreachable'"
+_DUE: LiteralString = """
+SELECT id FROM nodes WHERE due_at <= database_ms() AND NOT id = ANY(%s) ORDER BY due_at, id LIMIT %s
+"""
+
+
+class NodeWatch:
+    """Looks after nodes every quarter of a second; a second process is a hot standby. `monotonic` in seconds."""
+
+    def __init__(
+        self, store: Store, connections: Pool, holder: str, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._store = store
+        self._connections = connections
+        self._silence = liveness.Watch(monotonic)
+        self._controller = Controller(LEASE, connections, holder, self._round, TICK_S, monotonic)
+        self.start, self.stop, self.tick = self._controller.start, self._controller.stop, self._controller.tick
+
+    def _round(self, fence: Fence) -> None:
+        for node_id, session in self._lost():
+            self._controller.one(partial(liveness.lose, self._store, node_id, session, fence), node_id)
+        for node_id in self._due():
+            self._controller.one(partial(drainer.step, self._store, node_id, fence), node_id)
+
+    def _lost(self) -> list[tuple[str, int]]:
+        try:
+            with self._connections.connection() as connection:
+                rows = connection.execute(_UNREACHABLE, prepare=True).fetchall()
+        except psycopg.Error:
+            self._silence.start_over()
+            raise
+        silent = {id: Silence(session, self._lost_after(pool_id)) for id, session, pool_id in rows}
+        return [(id, silent[id].session) for id in self._silence.look(silent)]
+
+    def _lost_after(self, pool_id: str | None) -> int:
+        policy: pool.Policy = self._store.load(pool_id).state.policy if pool_id else pool.Policy()
+        return policy.lost_after
+
+    def _due(self) -> list[str]:
+        with self._connections.connection() as connection:
+            rows = connection.execute(_DUE, (self._controller.resting.ids(), AT_ONCE), prepare=True).fetchall()
+        return [row[0] for row in rows]

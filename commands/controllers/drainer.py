@@ -1,0 +1,75 @@
+"""What a node's own calendar brings about: drains go on, planned maintenance begins and ends (domain.md §3)."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from commands import evacuating
+from commands.acting import act, following
+from commands.gathering import Gathered
+from commands.ports import Loaded, Store
+from domain import node, reservation, schedulability
+from domain.event import Change, Fence
+
+JOB: Final = "nodes"
+NOTICE_MS: Final = 60 * 60_000
+"""How long before a drain's deadline its reservations are told (domain.md §5, `reservation.ending`)."""
+
+
+def step(store: Store, node_id: str, fence: Fence) -> int | None:
+    """Do what is due on one node and return the position; None when there was nothing to do."""
+
+    def decide() -> Sequence[Change]:
+        gathered, now = Gathered(store), store.now()
+        loaded = gathered.load(node_id)
+        events = planned(loaded.state, now)
+        if loaded.state.drain is not None:
+            carried = store.carried(node_id)
+            for reservation_id in carried:
+                drain(reservation_id, loaded.state.drain, gathered, now)
+            if not carried and loaded.state.drain.drained_at is None:
+                events.append(node.Drained(now))
+        gathered.add([_settled(node_id, gathered, events, now)])
+        return gathered.changes()
+
+    cause: Loaded = store.load(node_id)
+    return act(store, following(f"controller:{JOB}", cause.state.admission_id, cause), decide, fence)
+
+
+def _settled(node_id: str, gathered: Gathered, events: list[node.Events], now: int) -> Change:
+    here = gathered.load(node_id)
+    return Change(node_id, here.version, tuple(schedulability.settle(here.state, events, now)))
+
+
+def planned(state: node.State, now: int) -> list[node.Events]:
+    """Planned maintenance at its two ends; what an operator ended before is over."""
+    events: list[node.Events] = []
+    reasons = {stay.reason for stay in state.maintenance}
+    for plan in state.plans:
+        if plan.until <= now:
+            if plan.reason in reasons:
+                events.append(node.MaintenanceLeft(now, (plan.reason,), still=bool(reasons - {plan.reason})))
+                reasons.discard(plan.reason)
+            events.append(node.PlanEnded(plan.id, now))
+        elif plan.from_ <= now and plan.reason not in reasons:
+            events.append(node.MaintenanceEntered(plan.reason, now))
+            reasons.add(plan.reason)
+    return events
+
+
+def drain(reservation_id: str, under: node.Drain, gathered: Gathered, now: int) -> None:
+    """Placed reservations are placed again elsewhere; what runs ends by itself, or at the deadline after notice."""
+    loaded = gathered.load(reservation_id)
+    state: reservation.State = loaded.state
+    if state.status == "placed":
+        evacuating.requeue(reservation_id, gathered, "NodeDrained")
+    if state.status not in ("binding", "active") or under.deadline is None:
+        return
+    if now >= under.deadline:
+        evacuating.release(reservation_id, gathered, "Drained", now)
+    elif now >= under.deadline - NOTICE_MS and _untold(state, under.deadline):
+        gathered.add([Change(reservation_id, loaded.version, (reservation.Ending(under.deadline, "Drained"),))])
+
+
+def _untold(state: reservation.State, deadline: int) -> bool:
+    ends_before = state.ends_at is not None and state.ends_at <= deadline
+    return not ends_before and (state.ending is None or state.ending.at != deadline)

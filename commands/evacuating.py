@@ -1,0 +1,47 @@
+"""A node's reservations leave it: what only has a place goes elsewhere, what runs ends (domain.md §3, §5)."""
+
+from commands import ending
+from commands.gathering import Gathered
+from domain import reservation
+from domain.event import Change
+
+
+def requeue(reservation_id: str, gathered: Gathered, reason: str) -> None:
+    """A placed reservation waits again, with its priority, age, quota and window; its place is given up."""
+    loaded = gathered.load(reservation_id)
+    state: reservation.State = loaded.state
+    assert state.draft is not None
+    assert state.ends_at is not None, "what is placed has a window"
+    queued = reservation.Queued(
+        pool_id=state.draft.pool_id,
+        priority=state.priority,
+        spot=state.draft.spot,
+        since=state.since,
+        reason=reason,
+        give_up_at=state.ends_at,
+    )
+    gathered.add([Change(reservation_id, loaded.version, (queued,))])
+
+
+def fail(reservation_id: str, gathered: Gathered, reason: str, now: int) -> None:
+    """A binding or active reservation fails; its atoms stay taken until proved free."""
+    loaded = gathered.load(reservation_id)
+    gathered.add(ending.end(gathered, reservation_id, loaded, reason, now, failed=True))
+
+
+def release(reservation_id: str, gathered: Gathered, reason: str, now: int) -> None:
+    """A binding or active reservation ends, in good order."""
+    loaded = gathered.load(reservation_id)
+    gathered.add(ending.end(gathered, reservation_id, loaded, reason, now))
+
+
+def force_out(reservation_ids: list[str], gathered: Gathered, reason: str, now: int) -> None:
+    """Whatever is booked leaves at once, as an operator who forces an act on the node has it."""
+    for reservation_id in reservation_ids:
+        match gathered.load(reservation_id).state.status:
+            case "placed":
+                requeue(reservation_id, gathered, reason)
+            case "binding" | "active":
+                fail(reservation_id, gathered, reason, now)
+            case _:
+                pass
