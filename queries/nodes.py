@@ -40,7 +40,7 @@ class Spec(Struct, frozen=True, kw_only=True, rename="camel"):
     observed_generation: int
     sharing: node_spec.Sharing
     allocations: tuple[node_spec.Allocation, ...]
-    items: dict[str, node_spec.Status]
+    status: dict[str, node_spec.Status]
 
 
 class Devices(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -86,7 +86,7 @@ def spec(query: Get, read: Reader) -> Answer:
             observed_generation=state.observed_generation,
             sharing=state.sharing,
             allocations=state.allocations,
-            items=state.items,
+            status=state.items,
         )
 
     return one(read, query.id, view)

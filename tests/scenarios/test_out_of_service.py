@@ -189,7 +189,7 @@ def test_drift_is_named_while_it_lasts(plane: Plane) -> None:
     (drift,) = plane.root.ok("GET", f"/v1/nodes/{node_id}")["conditions"]
     assert (drift["type"], drift["names"]) == ("SpecDrift", sorted(["alloc_stray", active["allocations"][0]["id"]]))
     spec = plane.root.ok("GET", f"/v1/nodes/{node_id}/spec")
-    assert spec["items"] == {"alloc_stray": "prepared"}
+    assert spec["status"] == {"alloc_stray": "prepared"}
     assert plane.acme.ok("GET", f"/v1/reservations/{active['id']}")["state"] == "active"
     plane.report(node_id)
     assert plane.root.ok("GET", f"/v1/nodes/{node_id}")["conditions"] == []
