@@ -1,4 +1,4 @@
-"""The nodes' controllers: silence that becomes loss, drains, planned maintenance (domain.md §3)."""
+"""The nodes' controllers: silence that becomes loss, drains, planned maintenance, stale reports (domain.md §3)."""
 
 import time
 from collections.abc import Callable
@@ -9,6 +9,7 @@ import psycopg
 
 from adapters.controller import Controller
 from adapters.postgres.pool import Pool
+from commands import health
 from commands.controllers import drainer, liveness
 from commands.controllers.liveness import Silence
 from commands.ports import Store
@@ -23,6 +24,11 @@ _UNREACHABLE: LiteralString = "SELECT id, session, pool_id FROM nodes WHERE conn
 _DUE: LiteralString = """
 SELECT id FROM nodes WHERE due_at <= database_ms() AND NOT id = ANY(%s) ORDER BY due_at, id LIMIT %s
 """
+_STALE: LiteralString = """
+SELECT seen.node_id, seen.inventory_at FROM node_sightings AS seen JOIN nodes ON nodes.id = seen.node_id
+WHERE seen.inventory_at < database_ms() - %s AND nodes.provision_state <> 'retired'
+"""
+STALE_LOOK_S: Final = 60.0
 
 
 class NodeWatch:
@@ -34,6 +40,8 @@ class NodeWatch:
         self._store = store
         self._connections = connections
         self._silence = liveness.Watch(monotonic)
+        self._monotonic = monotonic
+        self._stale_look = monotonic()
         self._controller = Controller(LEASE, connections, holder, self._round, TICK_S, monotonic)
         self.start, self.stop, self.tick = self._controller.start, self._controller.stop, self._controller.tick
 
@@ -42,6 +50,17 @@ class NodeWatch:
             self._controller.one(partial(liveness.lose, self._store, node_id, session, fence), node_id)
         for node_id in self._due():
             self._controller.one(partial(drainer.step, self._store, node_id, fence), node_id)
+
+        for node_id, seen_at in self._stale():
+            self._controller.one(partial(health.grow_stale, self._store, node_id, seen_at, fence), node_id)
+
+    def _stale(self) -> list[tuple[str, int]]:
+        """Once a minute: what is a day old does not need more."""
+        if self._monotonic() < self._stale_look:
+            return []
+        self._stale_look = self._monotonic() + STALE_LOOK_S
+        with self._connections.connection() as connection:
+            return connection.execute(_STALE, (health.STALE_MS,), prepare=True).fetchall()
 
     def _lost(self) -> list[tuple[str, int]]:
         try:

@@ -5,7 +5,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from commands import hardware, reconciling, teardown
+from commands import hardware, health, reconciling, teardown
 from commands.acting import act, following
 from commands.ports import Store
 from domain import errors, fingerprint, node, reservation, schedulability
@@ -84,10 +84,12 @@ def report_inventory(store: Store, node_id: str, session: int, found: NodeInvent
         seen = hardware.snapshot(found, shared, taken, now)
         of = store.load(state.pool_id).state if state.pool_id else None
         events = hardware.observe(state, seen, of, hardware.earlier(store, node_id, state, taken), now)
+        events += health.fresh(state, now)
         own = Change(node_id, version, tuple(schedulability.settle(state, events, now)))
         return [own, *hardware.unmark(store, node_id, shared, taken, now)] if events else []
 
     act(store, _meta(node_id, store.load(node_id).state), decide)
+    store.saw_inventory(node_id)
 
 
 def report_status(store: Store, node_id: str, session: int, observed: int, items: Mapping[str, Status]) -> None:

@@ -78,6 +78,9 @@ class Store(Protocol):
     def booked(self, node_id: str) -> list[str]:
         """Reservations with atoms of this node that were bound and are not torn down."""
 
+    def saw_inventory(self, node_id: str) -> None:
+        """Note that the node reported its inventory just now; that is no event."""
+
     def carried(self, node_id: str) -> list[str]:
         """Reservations that are booked on this node: bound and not torn down, or still to come."""
 

@@ -81,6 +81,14 @@ class CatalogReader:
         """
         return self._column(sql, (node_id,))
 
+    def saw_inventory(self, node_id: str) -> None:
+        sql: LiteralString = """
+        INSERT INTO node_sightings (node_id, inventory_at) VALUES (%s, database_ms())
+        ON CONFLICT (node_id) DO UPDATE SET inventory_at = excluded.inventory_at
+        """
+        with self._pool.connection() as connection:
+            connection.execute(sql, (node_id,), prepare=True)
+
     def carried(self, node_id: str) -> list[str]:
         sql: LiteralString = """
         SELECT DISTINCT reservation_id FROM device_bookings

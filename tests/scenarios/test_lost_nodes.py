@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from adapters.watch import NodeWatch
-from commands import agents
+from commands import agents, health
 from domain import node
 from given import Plane
 
@@ -30,6 +30,12 @@ class Watched:
         session = self.plane.store.load(node_id).state.session
         agents.end_session(self.plane.store, node_id, session, "unreachable")
         self.plane.settle()
+
+    def age(self, node_id: str, ms: int) -> None:
+        """Nobody reported for so long."""
+        self.plane.rows(
+            "UPDATE node_sightings SET inventory_at = inventory_at - %s WHERE node_id = %s RETURNING 1", ms, node_id
+        )
 
     def wait(self, seconds: int) -> None:
         for _ in range(seconds):
@@ -117,3 +123,39 @@ def test_a_stopped_watch_and_a_second_one_lose_nobody_early(watched: Watched) ->
     watched.watch = NodeWatch(plane.store, plane.wired.reads, "other", watched.clock)
     watched.wait(290)
     assert plane.root.ok("GET", f"/v1/nodes/{node_id}")["connectivity"] == "unreachable"
+
+
+def test_what_was_not_reported_for_a_day_is_stale_until_it_is(watched: Watched) -> None:
+    plane = watched.plane
+    _, (node_id,) = plane.fleet()
+    session = plane.store.load(node_id).state.session
+    found = plane.store.load(node_id).state.inventory
+    version = plane.store.load(node_id).version
+    agents.report_inventory(plane.store, node_id, session, found)
+    assert plane.store.load(node_id).version == version, "an unchanged report writes nothing but when it was"
+    watched.age(node_id, 23 * 3_600_000)
+    watched.wait(1)
+    assert plane.root.ok("GET", f"/v1/nodes/{node_id}")["conditions"] == []
+    watched.age(node_id, 3_600_001)
+    watched.wait(61)
+    (stale,) = plane.root.ok("GET", f"/v1/nodes/{node_id}")["conditions"]
+    assert (stale["type"], plane.root.ok("GET", f"/v1/nodes/{node_id}")["schedulable"]) == ("InventoryStale", True)
+    agents.report_inventory(plane.store, node_id, session, found)
+    assert plane.root.ok("GET", f"/v1/nodes/{node_id}")["conditions"] == []
+
+
+def test_a_clock_that_is_off_is_told_and_stops_nothing(plane: Plane) -> None:
+    """O34: the node's clock is reported, never judged."""
+    _, (node_id,) = plane.fleet()
+    session = plane.store.load(node_id).state.session
+    for skew, told in (
+        (5_000, []),
+        (-7_200, ["its clock is 7.2 s behind"]),
+        (90_000_000, ["its clock is 7.2 s behind"]),
+        (0, []),
+    ):
+        health.report_clock(plane.store, node_id, session, skew)
+        shown = plane.root.ok("GET", f"/v1/nodes/{node_id}")
+        assert ([one["message"] for one in shown["conditions"]], shown["schedulable"]) == (told, True)
+    health.report_clock(plane.store, node_id, session - 1, 60_000)
+    assert plane.root.ok("GET", f"/v1/nodes/{node_id}")["conditions"] == []

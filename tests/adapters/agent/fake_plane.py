@@ -55,6 +55,9 @@ class FakeStore:
     def booked(self, node_id: str) -> list[str]:
         return []
 
+    def saw_inventory(self, node_id: str) -> None:
+        self._check()
+
     def blockers(self, reservation_id: str) -> list[str]:
         return []
 
