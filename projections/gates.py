@@ -199,8 +199,8 @@ def _of_node(stream: str, event: node.Events) -> Iterator[Statement]:
             if event.pool_id is not None:
                 yield pool_gate(event.pool_id)
                 yield _pool_accepts(event.pool_id)
-                yield _node_is_free(stream, "assign")
             yield node_gate(stream)
+            yield _node_is_free(stream, "assign", Phase.TAKE_CHECK)
             sql = "UPDATE node_gates SET pool_id = %s WHERE node_id = %s"
             yield Statement(Phase.CATALOG, stream, sql, (event.pool_id, stream))
         case node.DevicesChanged():

@@ -134,10 +134,11 @@ def test_maintenance_has_reasons_and_lasts_as_long_as_one_of_them(plane: Plane) 
     one = plane.root.ok("POST", path, {"on": False, "reason": "bios"})
     assert ([stay["reason"] for stay in one["maintenance"]], one["schedulable"]) == (["fan"], False)
     assert plane.root.ok("POST", path, {"on": False})["schedulable"] is True
+    later = plane.store.now() + HOUR
     for body, field in (
         ({"on": True, "from": 1, "until": 2}, "from"),
-        ({"on": True, "until": plane.store.now() + HOUR}, "from"),
-        ({"on": True, "from": plane.store.now() + HOUR, "until": plane.store.now() + HOUR - 1}, "until"),
+        ({"on": True, "until": later}, "from"),
+        ({"on": True, "from": later, "until": later}, "until"),
         ({"on": True, "plan": "alloc_x"}, "plan"),
         ({"on": False, "plan": "alloc_x"}, "plan"),
     ):
