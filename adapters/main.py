@@ -40,6 +40,16 @@ AUDIENCE = "better-compute"
 COMMANDS, READS, FOLLOWING = 12, 12, 2
 LAG_NOT_READY = 10_000
 
+_TOLD = (
+    node.SpecChanged
+    | node.SpecShaped
+    | node.CommandQueued
+    | node.CommandSettled
+    | node.ConnectivityChanged
+    | node.Rekeyed
+)
+"""What a node's session has to look at: its NodeSpec, its commands, and whether it is the node's session still."""
+
 
 class Plane:
     """Everything of one process, wired; made by `running`."""
@@ -70,7 +80,7 @@ class Plane:
         self.follower = Follower(following, consumers, at_rest=self.runner.at_rest)
         self.dispatcher = Dispatcher(self.ports, self.store, reads, self.shown, self._wait_shown, self.head)
         self.worker = Worker(self.ports, reads, self.calendars, self.mint("sess"))
-        self.watch = NodeWatch(self.store, reads, self.mint("sess"))
+        self.watch = NodeWatch(self.store, reads, self.mint)
         self.ownership = Ownership(self.gateway, reads, self.mint)
         self.housekeeping = Housekeeping(
             Job("gateway leases", 0, self.ownership.beat, at_stop=self.ownership.release),
@@ -97,8 +107,8 @@ class Plane:
 
     def _tell_gateway(self, batch: Sequence[Recorded]) -> None:
         for recorded in batch:
-            if isinstance(recorded.event, node.SpecChanged | node.ConnectivityChanged):
-                self.gateway.spec_changed(recorded.stream)
+            if isinstance(recorded.event, _TOLD):
+                self.gateway.has_news(recorded.stream)
 
     def _count_refusals(self, ahead_ms: int = 0) -> None:
         """A minute ahead, the running one counts as over."""

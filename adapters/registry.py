@@ -5,6 +5,7 @@ from typing import Final
 from commands import (
     join_tokens,
     joining,
+    node_commands,
     node_provision,
     node_service,
     nodes,
@@ -16,6 +17,7 @@ from commands import (
 from domain import operation
 from queries import audit, bookings, capacity, devices, events
 from queries import join_tokens as join_token_queries
+from queries import node_commands as node_command_queries
 from queries import nodes as node_queries
 from queries import pools as pool_queries
 from queries import reservations as reservation_queries
@@ -34,6 +36,8 @@ OPERATIONS: Final = operation.table(
     node_service.OPERATIONS,
     node_provision.OPERATIONS,
     node_queries.OPERATIONS,
+    node_commands.OPERATIONS,
+    node_command_queries.OPERATIONS,
     devices.OPERATIONS,
     capacity.OPERATIONS,
     reservations.OPERATIONS,

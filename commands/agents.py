@@ -3,15 +3,22 @@
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from commands import hardware, health, reconciling, teardown
+from commands import hardware, health, node_sessions, reconciling, teardown
 from commands.acting import act, following
+from commands.gathering import Gathered
 from commands.ports import Store
 from domain import errors, fingerprint, node, reservation, schedulability
 from domain.event import Change, Meta
+from domain.ids import Mint
 from domain.inventory import NodeInventory
 from domain.node_spec import Status
+
+
+def _no_commands(prefix: str) -> str:
+    raise AssertionError(f"a session without a hello brings no {prefix}")
 
 
 def _meta(node_id: str, state: node.State) -> Meta:
@@ -24,19 +31,37 @@ def _about(store: Store, node_id: str, reservation_id: str) -> Meta:
     return following(f"agent:{node_id}", cause.state.admission_id, cause)
 
 
-def open_session(store: Store, node_id: str, gateway: str = "") -> int:
-    """Record that the node is connected to a gateway and return its session's epoch; an older one is superseded."""
+class Hello(Struct, frozen=True):
+    """What an agent says of itself when it opens a session."""
+
+    boot_id: str
+    agent_version: str
+
+
+def open_session(
+    store: Store, node_id: str, gateway: str = "", hello: Hello | None = None, new_id: Mint = _no_commands
+) -> int:
+    """Record that the node is connected to a gateway and return its session's epoch; an older one is superseded.
+
+    A boot id that is new ends the commands that were to end with a boot, and what follows from them.
+    """
     opened = 0
 
-    def decide() -> list[Change]:
+    def decide() -> Sequence[Change]:
         nonlocal opened
-        loaded = store.load(node_id)
+        gathered = Gathered(store)
+        loaded = gathered.load(node_id)
         state: node.State = loaded.state
         if loaded.version == 0 or state.provision_state == "retired":
             raise errors.NotFound("node", node_id)
         opened, now = state.session + 1, store.now()
         events: list[node.Events] = [node.ConnectivityChanged("connected", opened, now, gateway)]
-        return [Change(node_id, loaded.version, tuple(schedulability.settle(state, events, now)))]
+        if hello is not None and (hello.boot_id, hello.agent_version) != (state.boot_id, state.agent_version):
+            events.append(node.Booted(hello.boot_id, hello.agent_version, now))
+        gathered.add([Change(node_id, loaded.version, tuple(schedulability.settle(state, events, now)))])
+        if hello is not None:
+            node_sessions.rejoined(store, gathered, node_id, hello.boot_id, new_id)
+        return gathered.changes()
 
     act(store, _meta(node_id, store.load(node_id).state), decide)
     return opened

@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from math import floor
 
 from commands.ports import Store
-from domain import device, errors, fingerprint, gpu, inventory, join_token, node, pool
+from domain import device, errors, fingerprint, gpu, inventory, join_token, node, node_spec, pool
 from domain.event import Change
 
 SETTLED = ("DuplicateHardware", "GpuModelUnknown", "GpuModelMismatch", "PartitionPending", "GpuCountMismatch")
@@ -85,8 +85,15 @@ def assign(
     assigned = node.Assigned(role, pool_id, owner, former_pool_id=state.pool_id)
     after = node.evolve(state, assigned)
     events: list[node.Events] = [assigned, *_devices(after, pool_state, node_id)]
-    events.append(node.SpecChanged(generation=state.generation + 1))
+    events.append(node.SpecShaped(state.generation + 1, shape(pool_state)))
     return events + conditions(after, pool_state, _named(state, "DuplicateHardware"), now)
+
+
+def shape(of: pool.State) -> node_spec.Sharing:
+    """How a pool wants the GPUs of its nodes cut up."""
+    slots = of.policy.sharing.replicas if of.policy.sharing else 1
+    layout = tuple(node_spec.Slice(piece.profile, piece.start) for piece in of.policy.mig_layout or ())
+    return node_spec.Sharing(of.sharing, slots, layout)
 
 
 def fits(state: node.State, pool_state: pool.State) -> None:

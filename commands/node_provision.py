@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 
-from commands import evacuating, teardown
+from commands import acceptance, evacuating, node_commands, teardown
 from commands.gathering import Gathered
 from commands.of_nodes import Act, declare, on_node
-from commands.unit import Outcome, Unit
-from domain import node, schedulability
+from commands.ports import Loaded
+from commands.unit import Outcome, Unit, changed
+from domain import node, pool, provision, schedulability
 from domain.event import Change
 from domain.operation import Request
 
@@ -18,20 +19,62 @@ class Leave(Request, frozen=True, kw_only=True):
     force: bool = False
 
 
-def adopt(state: node.State, now: int) -> list[node.Events]:
-    if state.provision_state == "adopted":
-        return []
-    return [node.move(state, "adopted", "Adopted", now)]
+def adopt(command: Act, unit: Unit) -> Outcome:
+    """Adopted once it passed what its pool demands, at once where that is nothing."""
+    loaded = unit.existing(command.id)
+    state: node.State = loaded.state
+    match state.provision_state:
+        case "adopted":
+            return _on(command.id, loaded, [], unit)
+        case "rescue":
+            return _on(command.id, loaded, [node.move(state, "adopted", "RescueEnded", unit.now)], unit)
+        case "failed":
+            events: list[node.Events] = [node.move(state, "adopting", "Adoption", unit.now)]
+        case _:
+            provision.check(state.provision_state, "adopted")
+            events = []
+    demanded = checks(state, unit)
+    if not demanded:
+        return _on(command.id, loaded, [*events, node.Moved("adopted", "Adopted", unit.now)], unit)
+    if node_commands.outstanding(unit.ports.store, state, "adoption"):
+        return _on(command.id, loaded, events, unit)
+    issued, queued = acceptance.demand(command.id, state, demanded, "adoption", unit.new_id, unit.now)
+    return _on(command.id, loaded, [*events, queued], unit, issued)
 
 
-def inspect(state: node.State, now: int) -> list[node.Events]:
-    return [] if state.provision_state == "inspecting" else [node.move(state, "inspecting", "Inspection", now)]
+def inspect(command: Act, unit: Unit) -> Outcome:
+    """Its agent looks at the hardware anew; what it finds leads on to commissioning."""
+    loaded = unit.existing(command.id)
+    state: node.State = loaded.state
+    if state.provision_state == "inspecting":
+        return _on(command.id, loaded, [], unit)
+    moved = node.move(state, "inspecting", "Inspection", unit.now)
+    issued, queued = node_commands.queue(
+        state, command.id, unit.new_id("cmd"), "inspect", unit.now, purpose="inspection"
+    )
+    return _on(command.id, loaded, [moved, queued], unit, issued)
 
 
-def commission(state: node.State, now: int) -> list[node.Events]:
-    if state.provision_state == "commissioning":
-        return []
-    return [node.move(state, "commissioning", "Commissioning", now)]
+def commission(command: Act, unit: Unit) -> Outcome:
+    """Goes on without waiting for the inspection: ready once it passed what its pool demands."""
+    loaded = unit.existing(command.id)
+    state: node.State = loaded.state
+    if state.provision_state in ("commissioning", "ready"):
+        return _on(command.id, loaded, [], unit)
+    provision.check(state.provision_state, "commissioning")
+    followed = acceptance.commission(command.id, state, [], checks(state, unit), unit.new_id, unit.now)
+    return _on(command.id, loaded, followed.events, unit, *followed.changes)
+
+
+def checks(state: node.State, unit: Unit) -> tuple[str, ...]:
+    """What the node's pool demands of it."""
+    policy: pool.Policy = unit.load(state.pool_id).state.policy if state.pool_id else pool.Policy()
+    return policy.acceptance
+
+
+def _on(node_id: str, loaded: Loaded, events: list[node.Events], unit: Unit, *others: Change) -> Outcome:
+    settled = schedulability.settle(loaded.state, events, unit.now)
+    return Outcome((changed(node_id, loaded, settled), *others))
 
 
 def deploy(state: node.State, now: int) -> list[node.Events]:
@@ -83,16 +126,24 @@ def leave(decide: Callable[[node.State, int], list[node.Events]], reason: str) -
         events = decide(here.state, unit.now)
         gathered.add([Change(command.id, here.version, tuple(schedulability.settle(here.state, events, unit.now)))])
         if gathered.load(command.id).state.provision_state == "retired":
-            gathered.add(teardown.on_node(gathered, unit.ports.store.booked(command.id), command.id, unit.now))
+            _lay_down(command.id, gathered, unit)
         return Outcome(gathered.changes(first=command.id))
 
     return handle
 
 
+def _lay_down(node_id: str, gathered: Gathered, unit: Unit) -> None:
+    """A retired node holds nothing any more and has nothing to do."""
+    gathered.add(teardown.on_node(gathered, unit.ports.store.booked(node_id), node_id, unit.now))
+    here = gathered.load(node_id)
+    dropped, events = node_commands.drop_all(unit.ports.store, here.state, "NodeRetired", unit.now)
+    gathered.add([*dropped, Change(node_id, here.version, tuple(events))])
+
+
 OPERATIONS = (
-    declare("nodes.adopt", "adopt", Act, on_node(adopt), "Accept a machine that is already installed"),
-    declare("nodes.inspect", "inspect", Act, on_node(inspect), "Look at its hardware anew"),
-    declare("nodes.commission", "commission", Act, on_node(commission), "Test it before it goes into service"),
+    declare("nodes.adopt", "adopt", Act, adopt, "Accept a machine that is already installed"),
+    declare("nodes.inspect", "inspect", Act, inspect, "Look at its hardware anew"),
+    declare("nodes.commission", "commission", Act, commission, "Test it before it goes into service"),
     declare("nodes.deploy", "deploy", Act, on_node(deploy), "Bring it into service"),
     declare("nodes.release", "release", Leave, leave(release, "NodeReleased"), "Take it out of service, to be ready"),
     declare("nodes.rescue", "rescue", Act, on_node(rescue), "Set it aside for repair; what runs there stays"),

@@ -4,10 +4,11 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from commands import hardware, teardown
+from commands import acceptance, hardware, teardown
 from commands.of_nodes import ActWithReason, declare, on_node
 from commands.unit import Outcome, Unit, changed
 from domain import errors, join_token, node, schedulability
+from domain.event import Change
 from domain.labels import Labels
 from domain.operation import Request
 
@@ -36,8 +37,16 @@ def assign(command: Assign, unit: Unit) -> Outcome:
         raise errors.IllegalTransition(state.provision_state, "an assignment", ())
     if (state.pool_id, state.role) == (command.pool_id, command.role):
         return Outcome((changed(command.id, loaded, []),))
+    if state.plans:
+        raise errors.Conflict("the node's planned maintenance is booked in its pool: call it off first")
     events = hardware.assign(command.id, state, command.pool_id, of, command.role, unit.now)
-    return Outcome((changed(command.id, loaded, schedulability.settle(state, events, unit.now)),))
+    issued: list[Change] = []
+    if of.policy.acceptance and state.provision_state in ("adopted", "deployed"):
+        checks = of.policy.acceptance
+        made, queued = acceptance.demand(command.id, state, checks, "assignment", unit.new_id, unit.now)
+        issued.append(made)
+        events.append(queued)
+    return Outcome((changed(command.id, loaded, schedulability.settle(state, events, unit.now)), *issued))
 
 
 def fence(command: ActWithReason, unit: Unit) -> Outcome:

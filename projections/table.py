@@ -10,6 +10,7 @@ from projections import (
     join_tokens,
     keys,
     log_time,
+    node_commands,
     nodes,
     offerings,
     pools,
@@ -35,6 +36,7 @@ ASYNC: Final = (
     join_tokens.PROJECTION,
     nodes.PROJECTION,
     devices.PROJECTION,
+    node_commands.PROJECTION,
     reservations.PROJECTION,
     log_time.PROJECTION,
 )

@@ -98,6 +98,21 @@ REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
     "nodes.inventory": ("/v1/nodes/{node}/inventory", {}),
     "nodes.spec": ("/v1/nodes/{node}/spec", {}),
     "nodes.devices": ("/v1/nodes/{node}/devices", {}),
+    "commands.issue": (
+        "/v1/nodes/{spare_node}/commands",
+        {
+            "name": "run-acceptance",
+            "params": {"checks": ["memory"]},
+            "notBefore": LATER,
+            "notAfter": LATER + 60_000,
+            "minGeneration": 0,
+            "force": True,
+        },
+    ),
+    "commands.cancel": ("/v1/commands/{command}/cancel", {"reason": "done"}),
+    "commands.list": ("/v1/commands", {}),
+    "commands.get": ("/v1/commands/{command}", {}),
+    "commands.types": ("/v1/command-types", {}),
     "devices.list": ("/v1/devices", {}),
     "capacity.list": ("/v1/capacity", {}),
     "reservations.create": (
@@ -143,13 +158,16 @@ def things(plane: Plane) -> dict[str, str]:
     plane.offer(other)
     bound = plane.acme.reserve(pool_id).json()["id"]
     plane.until(plane.acme, bound, "binding")
+    spare_node = plane.join(site_id, "spare", inventory(index=501))
+    command = {"name": "collect-diagnostics", "notBefore": LATER}
     return {
         "site": site_id,
         "pool": pool_id,
         "spare_pool": spare,
         "other_pool": other,
         "node": node_id,
-        "spare_node": plane.join(site_id, "spare", inventory(index=501)),
+        "spare_node": spare_node,
+        "command": plane.root.ok("POST", f"/v1/nodes/{spare_node}/commands", command)["id"],
         "last_node": plane.join(site_id, "last", inventory(index=502)),
         **_provisioned(plane, site_id),
         "token": plane.root.ok("POST", "/v1/join-tokens", {"siteId": site_id, "trust": "platform"})["id"],

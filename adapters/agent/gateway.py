@@ -120,12 +120,12 @@ class Gateway:
         for peer in left.peers():
             peer.end(Close(protocol.TRY_LATER, "another gateway took over; connect again"))
 
-    def spec_changed(self, node_id: str) -> None:
-        """Push the node's current spec to its session here, if any. Any thread may call it, at any time.
+    def has_news(self, node_id: str) -> None:
+        """Bring the node's session here, if any, its current spec and commands. Any thread may call it, at any time.
 
         Called for `node.connectivity_changed` too, it ends a session that another gateway's superseded.
         """
-        self._on_loop(lambda: self._want_spec(node_id))
+        self._on_loop(lambda: self._want(node_id))
 
     def _on_loop(self, call: Callable[[], None]) -> None:
         loop = self._loop
@@ -134,9 +134,9 @@ class Gateway:
         with contextlib.suppress(RuntimeError):  # the loop is closed: the process goes down
             loop.call_soon_threadsafe(call)
 
-    def _want_spec(self, node_id: str) -> None:
+    def _want(self, node_id: str) -> None:
         if peer := self._leases.peer(node_id):
-            peer.want_spec()
+            peer.look()
 
     @contextlib.asynccontextmanager
     async def running(self, _: Litestar) -> AsyncIterator[None]:
@@ -161,7 +161,9 @@ class Gateway:
                 await self._idle.wait()
 
     def sweep(self) -> None:
-        """End the sessions whose lease has run out."""
+        """End the sessions whose lease has run out; let those look again whose commands wait for their time."""
+        for peer in self._leases.peers():
+            peer.tick()
         for lease in self._leases.lapsed():
             self._end(lease, "unreachable")
             if lease.peer is not None:
@@ -267,9 +269,9 @@ class Gateway:
         state: node.State = (await self._blocking(lambda: self._store.load(node_id))).state
         if not protocol.verify(state.public_key, challenge, hello):
             return _STRANGER
-        gateway = self.id
+        gateway, said = self.id, agents.Hello(hello.boot_id, hello.agent_version)
         try:
-            epoch = await self._blocking(lambda: agents.open_session(self._store, node_id, gateway))
+            epoch = await self._blocking(lambda: agents.open_session(self._store, node_id, gateway, said, self._new_id))
         except OUTAGE:
             # It may have been recorded all the same: then nobody would ever end it.
             if self._leases.peer(node_id) is None:
@@ -282,7 +284,7 @@ class Gateway:
             if lease is not None:
                 self._leases.renew(lease)
 
-        peer = Peer(socket, self._store, self._blocking, node_id, epoch, alive)
+        peer = Peer(socket, self._store, self._blocking, node_id, epoch, alive, self._new_id)
         lease, older = self._leases.grant(node_id, epoch, peer)
         if lease is None:
             await close(socket, superseded("a newer session of this node was first"))

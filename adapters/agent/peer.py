@@ -6,6 +6,7 @@ that does not. Heartbeats are read while the store is slow: an outage of the sto
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
@@ -15,9 +16,9 @@ from litestar import WebSocket
 from litestar.exceptions import WebSocketException
 
 from adapters.agent import protocol
-from commands import agents
+from commands import agents, node_commands, node_sessions
 from commands.ports import Race, Store
-from domain import errors, node
+from domain import errors, node, node_command
 from domain.inventory import NodeInventory
 
 _log = logging.getLogger("better_compute.gateway")
@@ -26,6 +27,7 @@ T = TypeVar("T")
 SEND_SECONDS: Final = 10.0
 FIRST_PAUSE: Final = 0.5
 LONGEST_PAUSE: Final = 10.0
+MOST_ANSWERS: Final = 256
 OUTAGE: Final = (errors.Unavailable, Race, psycopg.OperationalError, psycopg.InterfaceError)
 """The store cannot answer now and will later; reads raise psycopg's errors as they are."""
 
@@ -117,6 +119,7 @@ class Peer:
         node_id: str,
         epoch: int,
         alive: Callable[[], None],
+        new_id: Callable[[str], str],
     ) -> None:
         self.node_id = node_id
         self.epoch = epoch
@@ -124,23 +127,32 @@ class Peer:
         self._store = store
         self._blocking = run_blocking
         self._alive = alive
+        self._new_id = new_id
         self._ended: asyncio.Future[Close] = asyncio.get_running_loop().create_future()
         self._wake = asyncio.Event()
         self._inventory: protocol.Inventory | None = None
         self._status: protocol.Status | None = None
-        self._spec_wanted = False
+        self._answers: deque[protocol.Ack | protocol.Result] = deque()
+        self._wanted = False
         self._sent: int | None = None
+        self._handed: set[str] = set()
+        self._waiting = False
 
     def end(self, how: Close) -> None:
         if not self._ended.done():
             self._ended.set_result(how)
 
-    def want_spec(self, again: bool = False) -> None:
-        """Send the current spec: if its generation is new to the session or, with `again`, in any case."""
-        self._spec_wanted = True
+    def look(self, again: bool = False) -> None:
+        """Look at what the node is to be told: its spec if new to the session or, with `again`, anyway; commands."""
+        self._wanted = True
         if again:
             self._sent = None
         self._wake.set()
+
+    def tick(self) -> None:
+        """Time has passed: commands that waited for theirs may be due."""
+        if self._waiting:
+            self.look()
 
     async def run(self, welcome: protocol.Welcome) -> Close:
         """The last word is said before the tasks end: a store call under way must not hold it back."""
@@ -148,7 +160,7 @@ class Peer:
             await send(self._socket, welcome)
         except Gone as gone:
             return Close(gone.code, "gone", gone=True)
-        self.want_spec()
+        self.look()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._guarded, self._listen)
             tasks.start_soon(self._guarded, self._work)
@@ -186,9 +198,18 @@ class Peer:
                     self._inventory = message
                 case protocol.Status():
                     self._status = message
+                case protocol.Ack() | protocol.Result():
+                    self._take_answer(message)
                 case protocol.Hello():
                     raise protocol.Broken(protocol.MALFORMED, "hello opens a session, once")
             self._wake.set()
+
+    def _take_answer(self, answer: protocol.Ack | protocol.Result) -> None:
+        if answer.epoch != self.epoch:
+            raise protocol.Broken(protocol.MALFORMED, f"answers are of session {self.epoch} here")
+        if len(self._answers) >= MOST_ANSWERS:
+            raise protocol.Broken(protocol.MALFORMED, f"{MOST_ANSWERS} answers wait already")
+        self._answers.append(answer)
 
     async def _work(self) -> None:
         """One store call at a time; after a failed one the agent is asked for its status again, later."""
@@ -199,7 +220,8 @@ class Peer:
             try:
                 await self._take_inventory()
                 await self._take_status()
-                await self._tell_spec()
+                await self._take_answers()
+                await self._tell()
                 pause = FIRST_PAUSE
                 continue
             except OUTAGE:
@@ -212,7 +234,7 @@ class Peer:
                 _log.warning("a node's report was refused", extra={"fields": fields})
             await anyio.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE)
-            self.want_spec(again=True)
+            self.look(again=True)
 
     async def _take_inventory(self) -> None:
         taken, self._inventory = self._inventory, None
@@ -235,14 +257,62 @@ class Peer:
                     self._store, self.node_id, self.epoch, taken.observed_generation, taken.items
                 )
             )
+            self._wanted = self._wanted or self._waiting
 
-    async def _tell_spec(self) -> None:
-        if not self._spec_wanted:
+    async def _take_answers(self) -> None:
+        """In the order in which they came; what an outage left is taken again."""
+        while self._answers:
+            answer = self._answers[0]
+            await self._blocking(lambda answer=answer: self._record(answer))  # type: ignore[misc]
+            self._answers.popleft()
+            self._wanted = True
+
+    def _record(self, answer: protocol.Ack | protocol.Result) -> None:
+        if isinstance(answer, protocol.Ack):
+            node_sessions.acknowledge(self._store, self.node_id, self.epoch, answer.command_id)
             return
-        self._spec_wanted = False
+        node_sessions.take_result(
+            self._store,
+            self.node_id,
+            self.epoch,
+            answer.command_id,
+            answer.outcome,
+            answer.reason,
+            answer.result,
+            self._new_id,
+        )
+
+    async def _tell(self) -> None:
+        if not self._wanted:
+            return
+        self._wanted = False
         state: node.State = (await self._blocking(lambda: self._store.load(self.node_id))).state
         if state.session != self.epoch:
             raise errors.Fenced(f"session {self.epoch} was superseded")
         if state.generation != self._sent:
-            await send(self._socket, protocol.Spec(state.generation, state.allocations))
+            await send(self._socket, protocol.Spec(state.generation, state.allocations, state.sharing))
             self._sent = state.generation
+        self._waiting = False
+        if state.commands:
+            for command in await self._blocking(lambda: self._due(state)):
+                await send(self._socket, command)
+
+    def _due(self, state: node.State) -> list[protocol.Command]:
+        """Commands to hand over in this session: what may begin, and what an earlier session got no answer for."""
+        loaded = [(queued.id, self._store.load(queued.id).state) for queued in state.commands]
+        now = self._store.now()
+        begin, self._waiting = node_commands.ready(state, loaded, now)
+        for command_id in begin:
+            node_sessions.deliver(self._store, self.node_id, self.epoch, command_id)
+        handed = [
+            _as_message(command_id, of, now)
+            for command_id, of in loaded
+            if command_id not in self._handed and (of.status == "delivered" or command_id in begin)
+        ]
+        self._handed.update(command.id for command in handed)
+        return handed
+
+
+def _as_message(command_id: str, of: node_command.State, now: int) -> protocol.Command:
+    left = (of.not_after - now) // 1000
+    return protocol.Command(command_id, of.seq, of.name, of.params, of.flags, of.timeout_seconds, left)

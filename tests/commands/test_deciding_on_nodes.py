@@ -47,7 +47,6 @@ def given(*events: node.Events) -> node.State:
             [node.MaintenanceLeft(NOW)],
         ),
         ((), lambda s: node_service.leave(s, None, NOW), []),
-        ((), lambda s: node_provision.adopt(s, NOW), []),
         ((), lambda s: nodes.label(s, {}, NOW), []),
         ((), lambda s: nodes.label(s, {"rack": "r1"}, NOW), [node.Labelled({"rack": "r1"})]),
     ],
@@ -66,13 +65,13 @@ def test_retiring_goes_through_retiring_and_leaves_the_pool() -> None:
     assert node_provision.retire(after, NOW) == []
 
 
-@pytest.mark.parametrize("verb", ["cordon", "maintain", "adopt"])
+@pytest.mark.parametrize("verb", ["cordon", "maintain", "rescue"])
 def test_nothing_new_is_done_to_a_retired_node(verb: str) -> None:
     retired = given(*READY, node.Moved("retiring", "", 4), node.Moved("retired", "", 5))
     decide = {
         "cordon": lambda: node_service.cordon(retired, "fan", NOW),
         "maintain": lambda: node_service.enter(retired, "bios", NOW),
-        "adopt": lambda: node_provision.adopt(retired, NOW),
+        "rescue": lambda: node_provision.rescue(retired, NOW),
     }
     with pytest.raises(errors.IllegalTransition) as refused:
         decide[verb]()
@@ -80,11 +79,11 @@ def test_nothing_new_is_done_to_a_retired_node(verb: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "state", [state for state in provision.MOVES if state not in ("adopting", "rescue", "adopted")]
+    "state", [state for state in provision.MOVES if state not in ("deployed", "releasing", "failed")]
 )
-def test_adopting_from_a_state_that_does_not_allow_it_names_the_legal_ones(state: provision.Provision) -> None:
+def test_releasing_from_a_state_that_does_not_allow_it_names_the_legal_ones(state: provision.Provision) -> None:
     with pytest.raises(errors.IllegalTransition) as refused:
-        node_provision.adopt(given(JOINED, node.Moved(state, "", 2)), NOW)
+        node_provision.release(given(JOINED, node.Moved(state, "", 2)), NOW)
     assert refused.value.extra["allowed"] == provision.MOVES[state]
 
 

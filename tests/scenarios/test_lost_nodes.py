@@ -24,7 +24,7 @@ class Watched:
         self.plane = plane
         plane.wired.watch.stop()
         self.clock = Clock()
-        self.watch = NodeWatch(plane.store, plane.wired.reads, "test", self.clock)
+        self.watch = NodeWatch(plane.store, plane.wired.reads, plane.wired.mint, self.clock)
 
     def silence(self, node_id: str) -> None:
         session = self.plane.store.load(node_id).state.session
@@ -120,7 +120,7 @@ def test_a_stopped_watch_and_a_second_one_lose_nobody_early(watched: Watched) ->
     watched.silence(node_id)
     watched.wait(290)
     plane.rows("DELETE FROM coordination_leases WHERE name = 'singleton:nodes' RETURNING 1")
-    watched.watch = NodeWatch(plane.store, plane.wired.reads, "other", watched.clock)
+    watched.watch = NodeWatch(plane.store, plane.wired.reads, plane.wired.mint, watched.clock)
     watched.wait(290)
     assert plane.root.ok("GET", f"/v1/nodes/{node_id}")["connectivity"] == "unreachable"
 

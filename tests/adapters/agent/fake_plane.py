@@ -83,7 +83,7 @@ def joined(key: Ed25519PrivateKey) -> node.Joined:
     return node.Joined("n1", "site_1", "root", "eu", "host", "platform", public, "jt_1", {}, 1)
 
 
-def spec_changed(generation: int, *ids: str) -> node.SpecChanged:
+def has_news(generation: int, *ids: str) -> node.SpecChanged:
     return node.SpecChanged(generation, tuple(allocation(one) for one in ids))
 
 

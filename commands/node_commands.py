@@ -1,0 +1,224 @@
+"""Commands to nodes: issued, cancelled, delivered in order, answered (domain.md §8)."""
+
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta
+
+from commands.of_nodes import alive
+from commands.ports import Loaded, Store
+from commands.unit import Outcome, Unit
+from domain import errors, ids, node, node_command, schedulability
+from domain.event import Change
+from domain.operation import Operation, Request
+
+HOUR_MS: Final = 3_600_000
+AHEAD_MS: Final = 366 * 24 * HOUR_MS
+MOST_OUTSTANDING: Final = 100
+Instant = Annotated[int, Meta(ge=0, le=2**53, description="epoch ms")]
+
+
+class Issue(Request, frozen=True, kw_only=True):
+    """`notAfter`, an hour after it may begin unless said, is the last instant to begin.
+
+    `minGeneration` waits until the node has seen its NodeSpec of that generation. `force` lets a disruptive one through
+    although reservations run on the node.
+    """
+
+    id: str
+    name: node_command.Name
+    params: Annotated[dict[str, Any], Meta(description="what the type takes: see commands.types")] = {}
+    not_before: Instant | None = None
+    not_after: Instant | None = None
+    min_generation: Annotated[int, Meta(ge=0, le=2**53)] | None = None
+    force: bool = False
+
+
+class Cancel(Request, frozen=True, kw_only=True):
+    id: str
+    reason: Annotated[str, Meta(min_length=1, max_length=255)] = "cancelled"
+
+
+def queue(
+    state: node.State,
+    node_id: str,
+    command_id: str,
+    name: node_command.Name,
+    now: int,
+    *,
+    params: dict[str, Any] | None = None,
+    not_before: int | None = None,
+    not_after: int | None = None,
+    min_generation: int | None = None,
+    purpose: node_command.Purpose | None = None,
+) -> tuple[Change, node.CommandQueued]:
+    """A new command, and the event by which the node's stream numbers it: both belong into one append."""
+    of = node_command.TYPES[name]
+    seq = state.command_seq + 1
+    issued = node_command.Issued(
+        node_id=node_id,
+        owner_tenant_id=state.owner_tenant_id,
+        seq=seq,
+        name=name,
+        params=params or {},
+        flags=of.flags,
+        timeout_seconds=of.timeout_seconds,
+        not_after=max(not_before or 0, now) + HOUR_MS if not_after is None else not_after,
+        at=now,
+        not_before=not_before,
+        min_generation=min_generation,
+        purpose=purpose,
+    )
+    return Change(command_id, 0, (issued,)), node.CommandQueued(command_id, seq)
+
+
+def issue(command: Issue, unit: Unit) -> Outcome:
+    loaded = unit.existing(command.id)
+    state: node.State = loaded.state
+    alive(state, "a command")
+    params = check(command, state, unit.now)
+    if node_command.TYPES[command.name].flags.disruptive and not command.force:
+        held = tuple(unit.ports.store.booked(command.id))
+        if held:
+            raise errors.Conflict(
+                f"{command.name} would interrupt {', '.join(held)}; drain the node first, or force it",
+                extra={"reservations": held},
+            )
+    made, queued = queue(
+        state,
+        command.id,
+        unit.new_id("cmd"),
+        command.name,
+        unit.now,
+        params=params,
+        not_before=command.not_before,
+        not_after=command.not_after,
+        min_generation=command.min_generation,
+    )
+    return Outcome((made, Change(command.id, loaded.version, (queued,))))
+
+
+def check(command: Issue, state: node.State, now: int) -> dict[str, Any]:
+    """The params as they are kept; refuses what the type or this node cannot take, naming the field."""
+    try:
+        params = msgspec.convert(command.params, node_command.params(command.name))
+    except msgspec.ValidationError as wrong:
+        message, _, path = str(wrong).partition(" - at `$")
+        raise errors.Invalid(f"params{path.rstrip('`')}", message) from None
+    if len(state.commands) >= MOST_OUTSTANDING:
+        raise errors.Conflict(f"the node has {MOST_OUTSTANDING} commands to do; cancel some or wait")
+    if command.name == "apply-mig-layout" and state.sharing.mode != "mig":
+        raise errors.Invalid("name", "the node's GPUs are not to be partitioned: its pool is not of sharing mig")
+    if isinstance(params, node_command.GpuReset):
+        known = [card.uuid for card in state.inventory.gpus] if state.inventory else []
+        if params.gpu_uuid not in known:
+            raise errors.Invalid("params.gpuUuid", f"the node has {', '.join(known) or 'no GPU'}")
+    begin = max(command.not_before or 0, now)
+    if command.not_after is not None and command.not_after <= begin:
+        raise errors.Invalid("notAfter", f"lies at or before the instant at which it may begin, {begin}")
+    if max(command.not_after or 0, begin) > now + AHEAD_MS:
+        raise errors.Invalid("notAfter", "lies more than 366 days ahead")
+    if command.min_generation is not None and command.min_generation > state.generation:
+        raise errors.Invalid("minGeneration", f"the NodeSpec is at generation {state.generation}")
+    kept: dict[str, Any] = msgspec.to_builtins(params)
+    return kept
+
+
+def cancel(command: Cancel, unit: Unit) -> Outcome:
+    """A command that may be running already cannot be called back."""
+    loaded = unit.load(ids.parse("cmd", command.id))
+    state: node_command.State = loaded.state
+    of = unit.ports.store.resolve(unit.session.tenant_id, "compute-node", state.node_id) if loaded.version else None
+    if of is None:
+        raise unit.unseen("command", command.id)
+    unit.decide(of)
+    if state.status == "cancelled":
+        return Outcome((Change(command.id, loaded.version, ()),))
+    node_command.must_move(state, "cancelled", "cancel")
+    cancelled = node_command.Cancelled(command.reason, unit.now)
+    on_node = unit.load(state.node_id)
+    settled = Change(state.node_id, on_node.version, (node.CommandSettled(command.id),))
+    return Outcome((Change(command.id, loaded.version, (cancelled,)), settled))
+
+
+def drop_all(store: Store, state: node.State, reason: str, now: int) -> tuple[list[Change], list[node.Events]]:
+    """Whatever a node has to do is off: changes of the commands, and the events of the node's own stream."""
+    changes: list[Change] = []
+    events: list[node.Events] = []
+    for queued in state.commands:
+        loaded: Loaded = store.load(queued.id)
+        of: node_command.State = loaded.state
+        event: node_command.Events = node_command.Cancelled(reason, now)
+        if of.status == "delivered":
+            event = node_command.Failed(reason, {}, now)
+        changes.append(Change(queued.id, loaded.version, (event,)))
+        events.append(node.CommandSettled(queued.id))
+    return changes, events
+
+
+def outstanding(store: Store, state: node.State, purpose: node_command.Purpose) -> bool:
+    """Whether the node has a command of this purpose to do."""
+    return any(store.load(queued.id).state.purpose == purpose for queued in state.commands)
+
+
+def ready(state: node.State, commands: list[tuple[str, node_command.State]], now: int) -> tuple[list[str], bool]:
+    """Which queued commands are to be delivered now, in order, and whether others wait for their time.
+
+    One that is not due yet is passed over by those behind it. An exclusive one waits until nothing runs, and while it
+    runs nothing else is begun.
+    """
+    running = [of for _, of in commands if of.status == "delivered"]
+    deliver: list[str] = []
+    if any(of.flags.exclusive for of in running):
+        return deliver, False
+    waits = False
+    for command_id, of in commands:
+        if of.status != "queued" or of.not_after < now:
+            continue
+        early = of.not_before is not None and of.not_before > now
+        if early or (of.min_generation or 0) > state.observed_generation:
+            waits = True
+            continue
+        if of.flags.exclusive and (running or deliver):
+            break
+        deliver.append(command_id)
+        if of.flags.exclusive:
+            break
+    return deliver, waits
+
+
+def settled(state: node.State, events: list[node.Events], now: int) -> tuple[node.Events, ...]:
+    return tuple(schedulability.settle(state, events, now))
+
+
+_REFUSALS = (errors.AccessDenied, errors.NotFound, errors.Conflict, errors.IllegalTransition, errors.StaleVersion)
+
+OPERATIONS = (
+    Operation(
+        name="commands.issue",
+        verb="POST",
+        path="/v1/nodes/{id}/commands",
+        request=Issue,
+        response=node_command.View,
+        on=("compute-node/{id}",),
+        handle=issue,
+        view=node_command.view,
+        summary="Give a node something to do once",
+        status=201,
+        refusals=(*_REFUSALS, errors.KeyReused),
+        key="accepted",
+    ),
+    Operation(
+        name="commands.cancel",
+        verb="POST",
+        path="/v1/commands/{id}/cancel",
+        request=Cancel,
+        response=node_command.View,
+        on=("compute-node/{nodeId}",),
+        decided_inside=True,
+        handle=cancel,
+        view=node_command.view,
+        summary="Call off a command that was not delivered yet",
+        refusals=_REFUSALS,
+    ),
+)

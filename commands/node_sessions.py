@@ -1,0 +1,161 @@
+"""What is said in a session about commands: handed over, acknowledged, answered (domain.md §8)."""
+
+import logging
+from collections.abc import Callable
+from typing import Any, Literal
+
+import msgspec
+
+from commands import acceptance, node_commands
+from commands.acting import act, following
+from commands.gathering import Gathered
+from commands.ports import Store
+from domain import errors, node, node_command, pool
+from domain.event import Change, Fence, Meta
+
+log = logging.getLogger(__name__)
+Outcome = Literal["succeeded", "failed", "expired"]
+New = Callable[[str], str]
+
+
+def _about(store: Store, node_id: str, command_id: str) -> Meta:
+    cause = store.load(command_id)
+    issued = store.history(command_id)[0].meta.admission if cause.version else None
+    return following(f"agent:{node_id}", issued, cause)
+
+
+def _current(store: Store, node_id: str, session: int) -> node.State:
+    state: node.State = store.load(node_id).state
+    if state.session != session:
+        raise errors.Fenced(f"session {session} of {node_id} was superseded")
+    return state
+
+
+def _known(store: Store, node_id: str, command_id: str) -> tuple[int, node_command.State]:
+    loaded = store.load(command_id)
+    of: node_command.State = loaded.state
+    if loaded.version == 0 or of.node_id != node_id:
+        raise errors.Invalid("commandId", "is no command of this node")
+    return loaded.version, of
+
+
+def deliver(store: Store, node_id: str, session: int, command_id: str) -> None:
+    """Record that the command is in this session's hands, before it is: from now on it may run."""
+
+    def decide() -> list[Change]:
+        state = _current(store, node_id, session)
+        version, of = _known(store, node_id, command_id)
+        if of.status != "queued":
+            return []
+        delivered = node_command.Delivered(session, store.now(), state.boot_id)
+        return [Change(command_id, version, (delivered,))]
+
+    act(store, _about(store, node_id, command_id), decide)
+
+
+def acknowledge(store: Store, node_id: str, session: int, command_id: str) -> None:
+    """The node has it in its journal; saying so again changes nothing."""
+
+    def decide() -> list[Change]:
+        _current(store, node_id, session)
+        version, of = _known(store, node_id, command_id)
+        if of.status != "delivered" or of.acknowledged_at is not None:
+            return []
+        return [Change(command_id, version, (node_command.Acknowledged(session, store.now()),))]
+
+    act(store, _about(store, node_id, command_id), decide)
+
+
+def take_result(
+    store: Store,
+    node_id: str,
+    session: int,
+    command_id: str,
+    outcome: Outcome,
+    reason: str,
+    result: dict[str, Any],
+    new_id: New,
+) -> None:
+    """Record what became of a command, and what follows for the node; a second answer changes nothing.
+
+    That a machine has booted anew is not its agent's to say: its next boot id shows it.
+    """
+
+    def decide() -> tuple[Change, ...]:
+        _current(store, node_id, session)
+        _, of = _known(store, node_id, command_id)
+        if of.status != "delivered" or (of.flags.rejoin and outcome == "succeeded"):
+            return ()
+        ended = answered(outcome, reason, result, store.now())
+        gathered = Gathered(store)
+        finish(store, gathered, command_id, ended, new_id)
+        return gathered.changes()
+
+    act(store, _about(store, node_id, command_id), decide)
+
+
+def answered(outcome: Outcome, reason: str, result: dict[str, Any], now: int) -> node_command.Events:
+    if len(msgspec.json.encode(result)) > node_command.MAX_RESULT:
+        return node_command.Failed("ResultTooLarge", {}, now)
+    match outcome:
+        case "succeeded":
+            return node_command.Succeeded(result, now)
+        case "failed":
+            return node_command.Failed(reason or "Failed", result, now)
+        case "expired":
+            return node_command.Expired(now)
+
+
+def finish(store: Store, gathered: Gathered, command_id: str, ended: node_command.Events, new_id: New) -> None:
+    """A command reaches its end: its own event, its node's, and what it decides there."""
+    loaded = gathered.load(command_id)
+    of: node_command.State = loaded.state
+    on_node = gathered.load(of.node_id)
+    state: node.State = on_node.state
+    policy: pool.Policy = store.load(state.pool_id).state.policy if state.pool_id else pool.Policy()
+    now = store.now()
+    settled = node.CommandSettled(command_id)
+    followed = acceptance.follow(of.node_id, state, of, ended, policy.acceptance, new_id, now)
+    events = node_commands.settled(state, [settled, *followed.events], now)
+    gathered.add([Change(command_id, loaded.version, (ended,)), Change(of.node_id, on_node.version, events)])
+    gathered.add(followed.changes)
+
+
+def rejoined(store: Store, gathered: Gathered, node_id: str, boot_id: str, new_id: New) -> None:
+    """The node has booted anew: what was to end with that is done (O37)."""
+    state: node.State = gathered.load(node_id).state
+    for queued in state.commands:
+        of: node_command.State = gathered.load(queued.id).state
+        if of.status == "delivered" and of.flags.rejoin and of.boot_id != boot_id:
+            done = node_command.Succeeded({"bootId": boot_id, "formerBootId": of.boot_id}, store.now())
+            finish(store, gathered, queued.id, done, new_id)
+
+
+def overdue(of: node_command.State, now: int) -> node_command.Events | None:
+    """How time alone ends a command: it was too late to begin, or its node never answered."""
+    if of.status == "queued" and of.not_after < now:
+        return node_command.Expired(now)
+    answer_by = (of.delivered_at or 0) + 1000 * (of.timeout_seconds + GRACE_S)
+    if of.status == "delivered" and answer_by < now:
+        return node_command.Failed("TimedOut", {}, now)
+    return None
+
+
+GRACE_S = 60
+"""Seconds beyond a type's time-out: an agent ends by itself what takes too long, and says so."""
+
+
+def expire(store: Store, command_id: str, fence: Fence, new_id: New) -> int | None:
+    """End one command whose time is over; None when it is not."""
+
+    def decide() -> tuple[Change, ...]:
+        ended = overdue(store.load(command_id).state, store.now())
+        if ended is None:
+            return ()
+        gathered = Gathered(store)
+        finish(store, gathered, command_id, ended, new_id)
+        return gathered.changes()
+
+    cause = store.load(command_id)
+    issued = store.history(command_id)[0].meta.admission
+    return act(store, following("controller:nodes", issued, cause), decide, fence)

@@ -1,0 +1,59 @@
+"""Commands as lists show them, and when time has something to do with one."""
+
+from typing import Any
+
+from domain import node_command
+from projections.documents import KEEPING, Documents
+
+TABLES = f"""
+CREATE TABLE node_commands (
+    id text PRIMARY KEY,
+    tenant_id text NOT NULL,
+    node_id text NOT NULL,
+    name text NOT NULL,
+    status text NOT NULL,
+    due_at bigint,
+    created_at bigint NOT NULL,
+    since bigint NOT NULL,
+    version bigint NOT NULL,
+    state bytea NOT NULL
+) {KEEPING};
+CREATE INDEX node_commands_by_tenant ON node_commands (tenant_id, created_at, id);
+CREATE INDEX node_commands_by_node ON node_commands (node_id, created_at, id);
+CREATE INDEX node_commands_due ON node_commands (due_at) WHERE due_at IS NOT NULL;
+"""
+
+GRACE_MS = 61_000
+"""A little more than an agent's own time-out."""
+
+
+def facets(state: node_command.State) -> tuple[Any, ...]:
+    return state.owner_tenant_id, state.node_id, state.name, state.status
+
+
+def due_at(state: node_command.State) -> int | None:
+    """When time alone may end it (epoch ms)."""
+    match state.status:
+        case "queued":
+            return state.not_after + 1
+        case "delivered" if state.delivered_at is not None:
+            return state.delivered_at + 1000 * state.timeout_seconds + GRACE_MS
+        case _:
+            return None
+
+
+def columns(state: node_command.State) -> tuple[Any, ...]:
+    return due_at(state), state.created_at
+
+
+MODEL = Documents(
+    "node_commands",
+    "cmd_",
+    node_command.State,
+    facets=("tenant_id text", "node_id text", "name text", "status text"),
+    columns=("due_at bigint", "created_at bigint"),
+    facets_of=facets,
+    columns_of=columns,
+)
+
+PROJECTION = MODEL.projection(TABLES)
