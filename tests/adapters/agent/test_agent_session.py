@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 
-from fake_plane import KEY, NODE, FakeStore, allocation, opened, plane, scenario, has_news, until
+from fake_plane import KEY, NODE, FakeStore, allocation, has_news, opened, plane, scenario, until
 
 from adapters.agent import machines, protocol
 from adapters.agent.session import AgentSession, Backoff, Identity, reconcile
