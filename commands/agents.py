@@ -1,6 +1,6 @@
 """What agents bring about: sessions, inventories, the status of their NodeSpec (domain.md §3, §8; api.md §4)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -32,10 +32,11 @@ def _about(store: Store, node_id: str, reservation_id: str) -> Meta:
 
 
 class Hello(Struct, frozen=True):
-    """What an agent says of itself when it opens a session."""
+    """What an agent says of itself when it opens a session; `shows` tells what its clock shows now (epoch ms)."""
 
     boot_id: str
     agent_version: str
+    shows: Callable[[], int] | None = None
 
 
 def open_session(
@@ -58,6 +59,8 @@ def open_session(
         events: list[node.Events] = [node.ConnectivityChanged("connected", opened, now, gateway)]
         if hello is not None and (hello.boot_id, hello.agent_version) != (state.boot_id, state.agent_version):
             events.append(node.Booted(hello.boot_id, hello.agent_version, now))
+        if hello is not None and hello.shows is not None:
+            events += health.skewed(state, hello.shows() - now, now)
         gathered.add([Change(node_id, loaded.version, tuple(schedulability.settle(state, events, now)))])
         if hello is not None:
             node_sessions.rejoined(store, gathered, node_id, hello.boot_id, new_id)

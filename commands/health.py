@@ -1,5 +1,6 @@
 """What informs about a node and stops nothing: its clock, and how old what is known of it is (domain.md §3)."""
 
+from collections.abc import Callable
 from typing import Final
 
 from commands.acting import act, following
@@ -29,15 +30,16 @@ def skewed(state: node.State, skew_ms: int, now: int) -> list[node.Events]:
     return _told(state, node.Condition(SKEW, "ClockOff", message, now), SKEW, now)
 
 
-def report_clock(store: Store, node_id: str, session: int, skew_ms: int) -> None:
-    """Take what the node's clock shows; it is reported, never judged."""
+def report_clock(store: Store, node_id: str, session: int, shows: Callable[[], int]) -> None:
+    """Take what the node's clock shows now (epoch ms); it is reported, never judged."""
 
     def decide() -> list[Change]:
         loaded = store.load(node_id)
         state: node.State = loaded.state
         if state.session != session:
             return []
-        return [Change(node_id, loaded.version, tuple(skewed(state, skew_ms, store.now())))]
+        now = store.now()
+        return [Change(node_id, loaded.version, tuple(skewed(state, shows() - now, now)))]
 
     state: node.State = store.load(node_id).state
     act(store, Meta(f"agent:{node_id}", state.admission_id), decide)

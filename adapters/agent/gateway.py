@@ -24,7 +24,7 @@ from litestar.handlers import WebsocketRouteHandler
 
 from adapters.agent import protocol
 from adapters.agent.leases import Lease, Leases
-from adapters.agent.peer import OUTAGE, Close, Gone, Peer, RunBlocking, close, receive, send, superseded
+from adapters.agent.peer import OUTAGE, Clock, Close, Gone, Peer, RunBlocking, close, receive, send, superseded
 from adapters.ids import Mint
 from commands import agents
 from commands.ports import Store
@@ -240,8 +240,8 @@ class Gateway:
             if not self._sessions:
                 self._idle.set()
 
-    async def _open(self, socket: WebSocket[Any, Any, Any]) -> tuple[str, int] | Close:
-        """Challenge, hello, the session's event: node id and epoch, or why not.
+    async def _open(self, socket: WebSocket[Any, Any, Any]) -> tuple[str, int, Clock] | Close:
+        """Challenge, hello, the session's event: node id, epoch and the agent's clock, or why not.
 
         Only the agent's part has a time limit: an event that was asked for has to be waited for.
         """
@@ -263,13 +263,14 @@ class Gateway:
         except errors.Refusal:
             return _STRANGER
 
-    async def _admit(self, challenge: protocol.Challenge, hello: protocol.Hello) -> tuple[str, int] | Close:
+    async def _admit(self, challenge: protocol.Challenge, hello: protocol.Hello) -> tuple[str, int, Clock] | Close:
         """Missing, retired and wrongly signed are one answer, so that nobody learns which nodes exist."""
         node_id = ids.parse("node", hello.node_id)
         state: node.State = (await self._blocking(lambda: self._store.load(node_id))).state
         if not protocol.verify(state.public_key, challenge, hello):
             return _STRANGER
-        gateway, said = self.id, agents.Hello(hello.boot_id, hello.agent_version)
+        clock = Clock(hello.clock, self._clock)
+        gateway, said = self.id, agents.Hello(hello.boot_id, hello.agent_version, clock.shows)
         try:
             epoch = await self._blocking(lambda: agents.open_session(self._store, node_id, gateway, said, self._new_id))
         except OUTAGE:
@@ -277,14 +278,14 @@ class Gateway:
             if self._leases.peer(node_id) is None:
                 self._leases.grant(node_id, state.session + 1, None)
             raise
-        return (node_id, epoch) if gateway == self.id else _BUSY
+        return (node_id, epoch, clock) if gateway == self.id else _BUSY
 
-    async def _hold(self, socket: WebSocket[Any, Any, Any], node_id: str, epoch: int) -> None:
+    async def _hold(self, socket: WebSocket[Any, Any, Any], node_id: str, epoch: int, clock: Clock) -> None:
         def alive() -> None:
             if lease is not None:
                 self._leases.renew(lease)
 
-        peer = Peer(socket, self._store, self._blocking, node_id, epoch, alive, self._new_id)
+        peer = Peer(socket, self._store, self._blocking, node_id, epoch, alive, self._new_id, clock)
         lease, older = self._leases.grant(node_id, epoch, peer)
         if lease is None:
             await close(socket, superseded("a newer session of this node was first"))

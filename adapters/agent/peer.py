@@ -16,7 +16,7 @@ from litestar import WebSocket
 from litestar.exceptions import WebSocketException
 
 from adapters.agent import protocol
-from commands import agents, node_commands, node_sessions
+from commands import agents, health, node_commands, node_sessions
 from commands.ports import Race, Store
 from domain import errors, node, node_command
 from domain.inventory import NodeInventory
@@ -28,6 +28,8 @@ SEND_SECONDS: Final = 10.0
 FIRST_PAUSE: Final = 0.5
 LONGEST_PAUSE: Final = 10.0
 MOST_ANSWERS: Final = 256
+JUMP_MS: Final = 1_000
+"""What a clock gained or lost that is worth another look; less is the way of messages."""
 OUTAGE: Final = (errors.Unavailable, Race, psycopg.OperationalError, psycopg.InterfaceError)
 """The store cannot answer now and will later; reads raise psycopg's errors as they are."""
 
@@ -108,6 +110,24 @@ async def close(socket: Socket, end: Close) -> None:
         return
 
 
+class Clock:
+    """An agent's wall clock as it was last heard; `shows` goes on from there by the plane's monotonic one."""
+
+    def __init__(self, heard_ms: int, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._heard_ms, self._at = heard_ms, monotonic()
+
+    def shows(self) -> int:
+        return self._heard_ms + round(1000 * (self._monotonic() - self._at))
+
+    def hear(self, heard_ms: int) -> bool:
+        """Take what a heartbeat said; says whether the clock has jumped since the last jump or the hello."""
+        if abs(heard_ms - self.shows()) < JUMP_MS:
+            return False
+        self._heard_ms, self._at = heard_ms, self._monotonic()
+        return True
+
+
 class Peer:
     """A session that was welcomed. `run` returns how it ended; `end` ends it from anywhere on the event loop."""
 
@@ -120,6 +140,7 @@ class Peer:
         epoch: int,
         alive: Callable[[], None],
         new_id: Callable[[str], str],
+        clock: Clock,
     ) -> None:
         self.node_id = node_id
         self.epoch = epoch
@@ -128,6 +149,8 @@ class Peer:
         self._blocking = run_blocking
         self._alive = alive
         self._new_id = new_id
+        self._clock = clock
+        self._jumped = False
         self._ended: asyncio.Future[Close] = asyncio.get_running_loop().create_future()
         self._wake = asyncio.Event()
         self._inventory: protocol.Inventory | None = None
@@ -192,8 +215,10 @@ class Peer:
             message = await receive(self._socket)
             self._alive()
             match message:
-                case protocol.Heartbeat():
-                    continue
+                case protocol.Heartbeat(clock=clock):
+                    if clock is None or not self._clock.hear(clock):
+                        continue
+                    self._jumped = True
                 case protocol.Inventory():
                     self._inventory = message
                 case protocol.Status():
@@ -221,6 +246,7 @@ class Peer:
                 await self._take_inventory()
                 await self._take_status()
                 await self._take_answers()
+                await self._take_clock()
                 await self._tell()
                 pause = FIRST_PAUSE
                 continue
@@ -258,6 +284,12 @@ class Peer:
                 )
             )
             self._wanted = self._wanted or self._waiting
+
+    async def _take_clock(self) -> None:
+        if self._jumped:
+            self._jumped = False
+            shows = self._clock.shows
+            await self._blocking(lambda: health.report_clock(self._store, self.node_id, self.epoch, shows))
 
     async def _take_answers(self) -> None:
         """In the order in which they came; what an outage left is taken again."""

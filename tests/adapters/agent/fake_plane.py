@@ -16,7 +16,7 @@ from adapters.agent import protocol
 from adapters.agent.gateway import Gateway
 from commands.ports import Loaded, Race
 from domain import errors, node, node_spec, registry
-from domain.event import Append
+from domain.event import Append, Meta, Recorded
 
 NODE = "node_" + "0" * 26
 KEY = Ed25519PrivateKey.generate()
@@ -29,16 +29,21 @@ class FakeStore:
         self.streams: dict[str, list[Any]] = {}
         self.down = False
         self.failed = 0
+        self.time = 1_000
         for node_id, key in (keys or {NODE: KEY}).items():
             self.streams[node_id] = [joined(key)]
 
     def now(self) -> int:
-        return 1_000
+        return self.time
 
     def load(self, stream: str, until: int | None = None) -> Loaded:
         self._check()
         events = self.streams.get(stream, [])
         return Loaded(registry.fold(stream, events), len(events), len(events))
+
+    def history(self, stream: str) -> list[Recorded]:
+        events = self.streams.get(stream, [])
+        return [Recorded(stream, n, event, Meta("test"), "evt") for n, event in enumerate(events, 1)]
 
     def append(self, append: Append) -> int:
         self._check()
@@ -83,7 +88,7 @@ def joined(key: Ed25519PrivateKey) -> node.Joined:
     return node.Joined("n1", "site_1", "root", "eu", "host", "platform", public, "jt_1", {}, 1)
 
 
-def has_news(generation: int, *ids: str) -> node.SpecChanged:
+def spec_changed(generation: int, *ids: str) -> node.SpecChanged:
     return node.SpecChanged(generation, tuple(allocation(one) for one in ids))
 
 

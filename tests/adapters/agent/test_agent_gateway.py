@@ -5,7 +5,7 @@ import json
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from fake_plane import KEY, NODE, FakeStore, allocation, dialled, has_news, hello, opened, plane, scenario, until
+from fake_plane import KEY, NODE, FakeStore, allocation, dialled, hello, opened, plane, scenario, until
 
 from adapters.agent import gateway, protocol
 from commands import agents
@@ -15,7 +15,7 @@ from domain import node
 @scenario
 async def test_a_session_is_recorded_and_begins_with_the_spec():
     store = FakeStore()
-    store.add(has_news(3, "a1"))
+    store.add(spec_changed(3, "a1"))
     async with plane(store) as made, dialled(made) as peer:
         await peer.say(hello(await peer.hear()))
         welcome = await peer.hear()
@@ -28,7 +28,7 @@ async def test_a_session_is_recorded_and_begins_with_the_spec():
 @scenario
 async def test_a_status_reaches_the_log():
     store = FakeStore()
-    store.add(has_news(3, "a1"))
+    store.add(spec_changed(3, "a1"))
     async with plane(store) as made, opened(made) as peer:
         await peer.say(protocol.Status(3, {"a1": "prepared"}))
         await until(lambda: store.state().observed_generation == 3)
@@ -100,7 +100,7 @@ async def test_a_newer_session_supersedes_the_older():
     async with plane(store) as made, opened(made) as older, opened(made) as newer:
         assert isinstance(await older.hear(), protocol.Superseded)
         assert await older.closed() == (protocol.SUPERSEDED, "superseded")
-        store.add(has_news(9))
+        store.add(spec_changed(9))
         made.gateway.has_news(NODE)
         assert (await newer.hear()).generation == 9
         assert store.connectivity() == ["connected", "connected"]
@@ -120,12 +120,12 @@ async def test_what_another_gateway_superseded_is_fenced():
 async def test_a_changed_spec_is_pushed_once_however_often_it_was_announced():
     store = FakeStore()
     async with plane(store) as made, opened(made) as peer:
-        store.add(has_news(1, "a1"))
-        store.add(has_news(2, "a2"))
+        store.add(spec_changed(1, "a1"))
+        store.add(spec_changed(2, "a2"))
         for _ in range(50):
             await asyncio.to_thread(made.gateway.has_news, NODE)
         assert (await peer.hear()).generation == 2
-        store.add(has_news(3))
+        store.add(spec_changed(3))
         made.gateway.has_news(NODE)
         assert (await peer.hear()).generation == 3
 
@@ -134,7 +134,7 @@ async def test_a_changed_spec_is_pushed_once_however_often_it_was_announced():
 async def test_a_status_that_an_outage_refused_is_asked_for_again(monkeypatch):
     monkeypatch.setattr("adapters.agent.peer.FIRST_PAUSE", 0.01)
     store = FakeStore()
-    store.add(has_news(1))
+    store.add(spec_changed(1))
     async with plane(store) as made, opened(made) as peer:
         store.down = True
         await peer.say(protocol.Status(1, {}))

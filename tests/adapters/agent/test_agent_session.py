@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 
-from fake_plane import KEY, NODE, FakeStore, allocation, has_news, opened, plane, scenario, until
+from fake_plane import KEY, NODE, FakeStore, allocation, opened, plane, scenario, spec_changed, until
 
 from adapters.agent import machines, protocol
 from adapters.agent.session import AgentSession, Backoff, Identity, reconcile
@@ -109,13 +109,13 @@ async def running(session):
 @scenario
 async def test_an_agent_brings_its_inventory_and_follows_the_spec():
     store = FakeStore()
-    store.add(has_news(1, "a"))
+    store.add(spec_changed(1, "a"))
     runtime = Recording()
     async with plane(store) as made, running(agent(made, runtime)):
         await until(lambda: store.state().observed_generation == 1)
         assert store.state().inventory == FOUND
         assert [one.id for one in runtime.held()] == ["a"]
-        store.add(has_news(2, "b"))
+        store.add(spec_changed(2, "b"))
         made.gateway.has_news(NODE)
         await until(lambda: store.state().observed_generation == 2)
         assert {one.id for one in runtime.held()} == {"a", "b"}
@@ -149,7 +149,7 @@ async def test_an_agent_beats_and_comes_back_after_the_connection_broke():
 @scenario
 async def test_an_agent_retries_what_failed():
     store = FakeStore()
-    store.add(has_news(1, "a"))
+    store.add(spec_changed(1, "a"))
     runtime = Recording(failing=["a"])
     async with plane(store) as made, running(agent(made, runtime, retry_seconds=0.01)):
         await until(lambda: len(runtime.acts) > 1)
