@@ -5,7 +5,7 @@ import json
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from fake_plane import KEY, NODE, FakeStore, allocation, dialled, hello, opened, plane, scenario, until
+from fake_plane import KEY, NODE, FakeStore, allocation, dialled, hello, opened, plane, scenario, spec_changed, until
 
 from adapters.agent import gateway, protocol
 from commands import agents
