@@ -35,6 +35,10 @@ class Recording:
             raise RuntimeError("no")
         del self._held[allocation_id]
 
+    async def shape(self, sharing):
+        if sharing.mode == "mig":
+            self.acts.append(("shape", len(sharing.layout)))
+
 
 class Pauses:
     """When each pause between two connections began, in the loop's seconds; stands in for chance."""
@@ -48,7 +52,7 @@ class Pauses:
 
 
 def reconciled(runtime, *allocations):
-    return asyncio.run(reconcile(protocol.Spec(1, tuple(allocations)), runtime))
+    return asyncio.run(reconcile(protocol.Spec(1, tuple(allocations)), runtime)).items
 
 
 def test_what_is_gone_is_torn_down_before_what_is_new_is_prepared():
