@@ -47,7 +47,10 @@ class _Waiting(Struct, frozen=True):
 
 
 class Commander:
-    """`take` what the plane delivers; `run` does it. `boot_id` is that of the running system."""
+    """`take` what the plane delivers; `run` does it. `boot_id` is that of the running system.
+
+    `ended` is called after each command's result was journalled and told.
+    """
 
     def __init__(
         self,
@@ -55,11 +58,13 @@ class Commander:
         execute: Mapping[node_command.Name, Execute],
         boot_id: str,
         clock: Callable[[], float] = time.monotonic,
+        ended: Callable[[], None] = lambda: None,
     ) -> None:
         self._journal = journal
         self._execute = execute
         self._boot_id = boot_id
         self._clock = clock
+        self._ended = ended
         self._queue: list[tuple[int, int, _Waiting]] = []
         self._numbers = itertools.count()
         self._news = asyncio.Event()
@@ -98,6 +103,7 @@ class Commander:
         fields = {"command": command.id, "name": command.name, "outcome": finished.outcome, "reason": finished.reason}
         _log.info("a command has ended", extra={"fields": fields})
         await tell(lambda epoch: _result(finished, epoch))
+        self._ended()
 
     def _verdict(self, waiting: _Waiting) -> Finished | None:
         """What is to be said of a command without running it; None when it shall run."""

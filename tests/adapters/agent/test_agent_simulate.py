@@ -7,6 +7,7 @@ import weakref
 
 import pytest
 from click.testing import CliRunner
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fake_plane import FakeStore, joined, plane, scenario, until
 from litestar import Litestar, Request, Response, post
 from msgspec import json
@@ -117,7 +118,7 @@ def _fields(event):
     return {name: getattr(event, name) for name in event.__struct_fields__}
 
 
-_FLEET_KEY = simulate.Ed25519PrivateKey.generate()
+_FLEET_KEY = Ed25519PrivateKey.generate()
 
 
 def plane_with(joins):
