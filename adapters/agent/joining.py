@@ -34,7 +34,7 @@ class JoinRefused(Exception):
 
 
 class Join(Struct, frozen=True, kw_only=True):
-    """What a machine says of itself when it joins; `inventory` is a NodeInventory/v1 document."""
+    """What a machine says of itself when it joins; `inventory` is a NodeInventory/v1 document, or its JSON."""
 
     name: str | None
     token: str
@@ -103,7 +103,7 @@ async def join(to: httpx.AsyncClient, who: Join, key: Ed25519PrivateKey, attempt
     failures = 0
     while True:
         try:
-            answer = await to.post("/v1/nodes/join", json=_body(who, key), headers=_credential(who))
+            answer = await to.post("/v1/nodes/join", content=_body(who, key), headers=_headers(who))
         except httpx.HTTPError as failure:
             why = f"cannot reach the server: {failure or type(failure).__name__}"
         else:
@@ -120,7 +120,7 @@ async def join(to: httpx.AsyncClient, who: Join, key: Ed25519PrivateKey, attempt
         await asyncio.sleep(min(longest, 0.25 * 2 ** min(failures, 16)))
 
 
-def _body(who: Join, key: Ed25519PrivateKey) -> dict[str, Any]:
+def _body(who: Join, key: Ed25519PrivateKey) -> bytes:
     body = {
         "name": who.name,
         "publicKey": protocol.public_key(key),
@@ -128,11 +128,11 @@ def _body(who: Join, key: Ed25519PrivateKey) -> dict[str, Any]:
         "labels": who.labels,
         "address": who.address,
     }
-    return {name: value for name, value in body.items() if value is not None}
+    return msgspec.json.encode({name: value for name, value in body.items() if value is not None})
 
 
-def _credential(who: Join) -> dict[str, str]:
-    return {"Authorization": f"Bearer {who.token}"}
+def _headers(who: Join) -> dict[str, str]:
+    return {"Authorization": f"Bearer {who.token}", "Content-Type": "application/json"}
 
 
 def _problem(answer: httpx.Response) -> str:
