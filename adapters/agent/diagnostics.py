@@ -33,7 +33,7 @@ async def collect(root: Path, held: Sequence[Allocation], run: program.Run = pro
         "tainted": int(sysfs.read(root / "proc/sys/kernel/tainted") or 0),
         "memory": _memory(root),
         "filesystems": _filesystems(root),
-        "failedUnits": [line.split()[0] for line in _lines(units) if line.split()],
+        "failedUnits": [line.split()[0] for line in _lines(units)] if units.code == 0 else None,
         "gpus": [
             dict(zip(_GPU_FIELDS.split(","), map(str.strip, line.split(",")), strict=False)) for line in _lines(gpus)
         ],
