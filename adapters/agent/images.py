@@ -30,6 +30,8 @@ async def prefetch(
         return {"sha256": params.sha256, "sizeBytes": kept.stat().st_size, "path": str(kept), "fetched": False}
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     fresh = directory / f".{params.sha256}.new"
+    for left in directory.glob(".*.new"):
+        left.unlink()
     try:
         async with (client or _client)() as http, http.stream("GET", params.url) as answer:
             if answer.status_code != 200:

@@ -4,6 +4,7 @@ Lines of JSON, each on disk before what it speaks of happens: `begun` before a c
 result is sent. A line that was cut short by a crash is the last one, and says nothing.
 """
 
+import errno
 import logging
 import os
 from collections.abc import Iterable
@@ -95,7 +96,9 @@ class File:
         if self._file is None:
             self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             durable.sync_directory(self._path.parent)
-        os.write(self._file, msgspec.json.encode(line) + b"\n")
+        content = msgspec.json.encode(line) + b"\n"
+        if os.write(self._file, content) != len(content):
+            raise OSError(errno.ENOSPC, "a line of the command journal was cut short", str(self._path))
         os.fsync(self._file)
 
     def rewrite(self, lines: Iterable[Line]) -> None:

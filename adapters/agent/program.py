@@ -49,11 +49,11 @@ async def run(command: Sequence[str]) -> Done:
     try:
         printed, complained = await asyncio.gather(_read(process.stdout), _read(process.stderr))
         return Done(await process.wait(), printed, complained)
-    finally:
-        if process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()
+    except BaseException:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+        raise
 
 
 async def _read(stream: asyncio.StreamReader) -> bytes:

@@ -6,7 +6,7 @@ import fcntl
 import logging
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -88,7 +88,7 @@ class Agent:
                 await self._serve(identity, boot_id)
         return self._upgraded
 
-    async def _unless_stopped(self, joins: Any) -> Identity | None:
+    async def _unless_stopped(self, joins: Coroutine[Any, Any, Identity]) -> Identity | None:
         join, stop = asyncio.create_task(joins), asyncio.create_task(self._stop.wait())
         try:
             await asyncio.wait([join, stop], return_when=asyncio.FIRST_COMPLETED)

@@ -29,6 +29,8 @@ HEARTBEAT_SECONDS: Final = 10.0
 _ANSWER_SECONDS: Final = 15.0
 _STEADY_SECONDS: Final = 30.0
 _MAX_MESSAGE: Final = 16_777_216
+_LONGEST_RETRY: Final = 6.0
+"""What could not be done is tried again after the first pause, then after longer ones, up to so many times it."""
 
 
 class Runtime(Protocol):
@@ -176,6 +178,7 @@ class AgentSession:
         self._socket: ClientConnection | None = None
         self._spec: protocol.Spec | None = None
         self._news = asyncio.Event()
+        self._retry: asyncio.TimerHandle | None = None
         self._stopping = asyncio.Event()
         self.epoch: int | None = None
         """The epoch of the present session; None while there is none."""
@@ -312,6 +315,7 @@ class AgentSession:
     async def _reconcile_for_ever(self) -> None:
         """One spec at a time, each to its end, then the newest: so that news cannot keep a report from going out."""
         loop = asyncio.get_running_loop()
+        failures = 0
         while True:
             await self._news.wait()
             self._news.clear()
@@ -321,8 +325,12 @@ class AgentSession:
             reached = await reconcile(spec, self._runtime)
             status = protocol.Status(spec.generation, reached.items)
             await self.tell(lambda _, status=status: status)  # type: ignore[misc]
-            if not reached.done:
-                loop.call_later(self._retry_seconds, self._news.set)
+            if self._retry is not None:
+                self._retry.cancel()
+            failures = 0 if reached.done else failures + 1
+            if failures:
+                later = self._retry_seconds * min(_LONGEST_RETRY, 2.0 ** (failures - 1))
+                self._retry = loop.call_later(later, self._news.set)
 
 
 def _clock() -> int:

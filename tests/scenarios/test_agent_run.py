@@ -1,5 +1,6 @@
 """The agent as its operator starts it, on this machine: it joins, shows what is here, holds, dies and comes back."""
 
+import asyncio
 import json
 import os
 import shutil
@@ -16,6 +17,8 @@ import httpx
 import pytest
 from test_serve import BINARY, READY_S
 
+import scripted
+from adapters.agent import joining, protocol
 from adapters.iam import demo
 from fake_driver import Driver, gpu
 
@@ -190,3 +193,27 @@ def test_a_machine_whose_plane_is_away_waits_for_it_and_can_be_stopped(tmp_path:
         assert "bcjt_x" not in line
         process.send_signal(signal.SIGTERM)
         assert process.wait(READY_S) == 0
+
+
+def test_an_upgraded_agent_starts_anew_in_its_own_process(tmp_path: Path) -> None:
+    asyncio.run(asyncio.wait_for(_upgraded(tmp_path), READY_S))
+
+
+async def _upgraded(tmp_path: Path) -> None:
+    driver, state = Driver(tmp_path), joining.state_directory(tmp_path / "state")
+    keys = joining.Keyring(state / "identity.json")
+    keys.key("agent")
+    keys.put(("agent", "node_1"))
+    async with scripted.plane() as plane:
+        where = ("--server", plane.address, "--state", state, "--cdi-dir", tmp_path / "cdi", "--root", driver.root)
+        process = await asyncio.create_subprocess_exec(*BINARY, "agent", "run", *where, "--upgrade-command", "true")
+        await scripted.until(lambda: plane.of(protocol.Status))
+        await plane.command(1, "agent-upgrade", version="0.2.0")
+        await scripted.until(lambda: plane.epoch == 2)
+        first = plane.result(1)
+        assert (first.outcome, first.epoch) == ("succeeded", 1)
+        await plane.command(1, "agent-upgrade", version="0.2.0")
+        await scripted.until(lambda: plane.result(1).epoch == 2)
+        assert process.returncode is None
+        process.terminate()
+        assert await process.wait() == 0
