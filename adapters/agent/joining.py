@@ -27,6 +27,8 @@ _log = logging.getLogger("better_compute.agent")
 ATTEMPTS: Final = 8
 ANSWER_SECONDS: Final = 30.0
 LONGEST_PAUSE: Final = 30.0
+CONFLICTS: Final = 5
+"""How often a conflict is taken for a race: many who join at once with one token all change that token."""
 
 
 class JoinRefused(Exception):
@@ -100,7 +102,7 @@ async def join(to: httpx.AsyncClient, who: Join, key: Ed25519PrivateKey, attempt
     A plane that cannot be reached or is busy is asked again, `attempts` times in all; None is for ever.
     """
     name = who.name or "this machine"
-    failures = 0
+    failures = conflicts = 0
     while True:
         try:
             answer = await to.post("/v1/nodes/join", content=_body(who, key), headers=_headers(who))
@@ -110,7 +112,8 @@ async def join(to: httpx.AsyncClient, who: Join, key: Ed25519PrivateKey, attempt
             if answer.status_code == 201:
                 return str(answer.json()["id"])
             why = _problem(answer)
-            if answer.status_code not in (429, 502, 503, 504):
+            conflicts += answer.status_code == 409
+            if answer.status_code not in (409, 429, 502, 503, 504) or conflicts > CONFLICTS:
                 raise JoinRefused(f"{name} could not join: {why}")
         failures += 1
         if attempts is not None and failures >= attempts:
