@@ -11,6 +11,7 @@ from adapters.agent.commander import Execute, Failure
 from adapters.agent.holds import Holds
 from adapters.agent.protocol import Spec
 from adapters.agent.watch import Watch
+from adapters.inventory.fragment import InventoryError
 from domain import inventory, node_command
 
 
@@ -49,6 +50,13 @@ def executors(host: Host) -> Mapping[node_command.Name, Execute]:
     }
 
 
+async def _look(host: Host) -> None:
+    try:
+        await host.watch.look()
+    except InventoryError as wrong:
+        raise Failure("NotRead", detail=str(wrong)) from None
+
+
 async def _reboot(host: Host, params: node_command.Params) -> dict[str, Any]:
     done = await host.run(host.reboot)
     if done.code != 0:
@@ -57,13 +65,13 @@ async def _reboot(host: Host, params: node_command.Params) -> dict[str, Any]:
 
 
 async def _inspect(host: Host, params: node_command.Params) -> dict[str, Any]:
-    await host.watch.look()
+    await _look(host)
     await host.tell()
     return {"hash": inventory.document_hash(host.watch.found)}
 
 
 async def _accept(host: Host, params: node_command.Acceptance) -> dict[str, Any]:
-    await host.watch.look()
+    await _look(host)
     return await acceptance.accept(params.checks, acceptance.Machine(host.watch.found, host.root, host.run))
 
 
@@ -85,7 +93,7 @@ async def _reset(host: Host, params: node_command.GpuReset) -> dict[str, Any]:
         done = await host.run(("nvidia-smi", "--gpu-reset", "-i", card.uuid))
         if done.code != 0:
             raise Failure("NotReset", detail=done.why())
-    await host.watch.look()
+    await _look(host)
     await host.tell()
     return {"gpuUuid": card.uuid}
 
@@ -99,7 +107,7 @@ async def _partition(host: Host, params: node_command.Params) -> dict[str, Any]:
         await (host.holds.shape(spec.sharing) if spec.sharing.mode == "mig" else host.holds.whole())
     except (partition.NotPartitioned, nvidia.DriverError) as problem:
         raise Failure("NotPartitioned", detail=str(problem)[:2_000]) from None
-    await host.watch.look()
+    await _look(host)
     await host.tell()
     cards = host.watch.found.gpus
     return {"gpus": [{"uuid": card.uuid, "slices": len(card.mig_instances)} for card in cards]}

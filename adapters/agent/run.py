@@ -75,7 +75,7 @@ class Agent:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)
-        with _alone(joining.state_directory(settings.state)):
+        with _alone(_directories(settings)):
             boot_id = sysfs.read(settings.root / "proc/sys/kernel/random/boot_id")
             if boot_id is None:
                 raise AgentError(f"{settings.root} has no proc/sys/kernel/random/boot_id: is --root the host's?")
@@ -170,6 +170,19 @@ class Agent:
     def _restart_if_upgraded(self) -> None:
         if self._upgraded:
             self.stop()
+
+
+def _directories(settings: Settings) -> Path:
+    """The agent's own directory; the one for CDI files is there too, and both can be written."""
+    try:
+        settings.cdi.mkdir(parents=True, exist_ok=True)
+        state = joining.state_directory(settings.state)
+    except OSError as problem:
+        raise AgentError(f"{problem.filename}: {problem.strerror}") from None
+    for directory, option in ((settings.cdi, "--cdi-dir"), (state, "--state")):
+        if not os.access(directory, os.W_OK | os.X_OK):
+            raise AgentError(f"{directory} cannot be written by this user; choose another {option}")
+    return state
 
 
 @contextlib.contextmanager
