@@ -179,6 +179,7 @@ class AgentSession:
         self._spec: protocol.Spec | None = None
         self._news = asyncio.Event()
         self._retry: asyncio.TimerHandle | None = None
+        self._owed = False
         self._stopping = asyncio.Event()
         self.epoch: int | None = None
         """The epoch of the present session; None while there is none."""
@@ -302,7 +303,7 @@ class AgentSession:
                 continue
             match message:
                 case protocol.Spec():
-                    self._spec = message
+                    self._spec, self._owed = message, True
                     self._news.set()
                 case protocol.Command() if self._commands is not None:
                     self._commands.take(message)
@@ -313,18 +314,24 @@ class AgentSession:
             await self._say(to, protocol.Heartbeat(_clock()))
 
     async def _reconcile_for_ever(self) -> None:
-        """One spec at a time, each to its end, then the newest: so that news cannot keep a report from going out."""
+        """One spec at a time, each to its end, then the newest: so that news cannot keep a report from going out.
+
+        Every spec that comes is answered, and beside that what has changed.
+        """
         loop = asyncio.get_running_loop()
-        failures = 0
+        failures, said = 0, None
         while True:
             await self._news.wait()
             self._news.clear()
             spec = self._spec
             if spec is None:
                 continue
+            owed, self._owed = self._owed, False
             reached = await reconcile(spec, self._runtime)
             status = protocol.Status(spec.generation, reached.items)
-            await self.tell(lambda _, status=status: status)  # type: ignore[misc]
+            if owed or status != said:
+                said = status
+                await self.tell(lambda _, status=status: status)  # type: ignore[misc]
             if self._retry is not None:
                 self._retry.cancel()
             failures = 0 if reached.done else failures + 1
