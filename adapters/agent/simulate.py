@@ -15,7 +15,7 @@ from adapters.agent.commander import Commander
 from adapters.agent.joining import JoinRefused
 from adapters.agent.machines import SEVEN, Model, inventory_for
 from adapters.agent.session import AgentSession, Backoff
-from adapters.agent.simulated import Machine, Member, executors
+from adapters.agent.simulated import Host, Machine, Member, executors
 
 __all__ = ["SEVEN", "Fleet", "JoinRefused", "Machine", "Member", "Model", "inventory_for"]
 
@@ -119,7 +119,7 @@ class Fleet:
         if identity is None:
             raise KeyError(f"{name} has not joined")
         machine, member = self._machines[name], self._members[name]
-        execute = executors(machine, member, lambda: session.spec, lambda: self._reboot(name))
+        execute = executors(Host(machine, member, lambda: session.spec, lambda: self._reboot(name)))
         session = AgentSession(
             self._server,
             identity,

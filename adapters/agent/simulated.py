@@ -11,7 +11,7 @@ from adapters.agent import machines
 from adapters.agent.commander import Execute, Failure
 from adapters.agent.journal import Journal, Memory
 from adapters.agent.protocol import Spec
-from domain import inventory, node_command
+from domain import inventory, mig, node_command
 from domain.inventory import NodeInventory
 from domain.node_spec import Allocation, Sharing, Slice
 
@@ -27,6 +27,10 @@ class Member(Struct, frozen=True, kw_only=True):
     inventory: dict[str, Any] | Callable[[], dict[str, Any]]
     labels: dict[str, str] = {}
     failing: tuple[node_command.Check, ...] = ()
+
+
+class Held(Exception):
+    """GPUs are not cut up under somebody who uses them."""
 
 
 class Machine:
@@ -68,10 +72,10 @@ class Machine:
         self._held.pop(allocation_id, None)
 
     async def shape(self, sharing: Sharing) -> None:
-        """Raises ValueError for a layout that its GPUs cannot hold, RuntimeError while something is held."""
+        """Raises mig.IllegalLayout for a layout that its GPUs cannot hold, Held while something is."""
         if sharing.mode == "mig" and not self._stands(sharing.layout):
             if self._held:
-                raise RuntimeError(f"{', '.join(sorted(self._held))} is held")
+                raise Held(f"{', '.join(sorted(self._held))} is held")
             machines.partitioned(self.document(), sharing.layout)
             self._layout = sharing.layout
             if self.changed is not None:
@@ -83,62 +87,79 @@ class Machine:
         return all(sorted((m["profile"], m["start"]) for m in card.get("migInstances", ())) == wanted for card in cards)
 
 
-def executors(
-    machine: Machine,
-    member: Member,
-    spec: Callable[[], Spec | None],
-    reboot: Callable[[], None],
-) -> Mapping[node_command.Name, Execute]:
-    """What a simulated node does with each command; `reboot` cuts it off and brings it back."""
+class Host(Struct, frozen=True):
+    """What commands act on. `spec` is the newest that came; `reboot` cuts the node off and brings it back."""
 
-    async def restart(params: node_command.Params) -> dict[str, Any]:
-        reboot()
-        return {}
+    machine: Machine
+    member: Member
+    spec: Callable[[], Spec | None]
+    reboot: Callable[[], None]
 
-    async def inspect(params: node_command.Params) -> dict[str, Any]:
-        if machine.changed is not None:
-            await machine.changed()
-        return {"hash": inventory.document_hash(machine.found())}
 
-    async def accept(params: node_command.Acceptance) -> dict[str, Any]:
-        names = params.checks or get_args(node_command.Check)
-        checks = [{"name": name, "ok": name not in member.failing, "detail": "simulated"} for name in names]
-        failed = [name for name in names if name in member.failing]
-        if failed:
-            raise Failure(f"ChecksFailed: {', '.join(failed)}", checks=checks)
-        return {"checks": checks}
+def executors(host: Host) -> Mapping[node_command.Name, Execute]:
+    """What a simulated node does with each command."""
 
-    async def partition(params: node_command.Params) -> dict[str, Any]:
-        wanted = spec()
-        if wanted is not None:
-            try:
-                await machine.shape(wanted.sharing)
-            except (ValueError, RuntimeError) as problem:
-                raise Failure("NotPartitioned", detail=str(problem)) from None
-        cards = machine.document()["gpus"]
-        return {"gpus": [{"uuid": card["uuid"], "slices": len(card.get("migInstances", ()))} for card in cards]}
-
-    async def reset(params: node_command.GpuReset) -> dict[str, Any]:
-        if params.gpu_uuid not in [card["uuid"] for card in machine.document()["gpus"]]:
-            raise Failure("NoSuchGpu", gpuUuid=params.gpu_uuid)
-        return {"gpuUuid": params.gpu_uuid}
-
-    async def diagnose(params: node_command.Params) -> dict[str, Any]:
-        return {"simulated": True, "bootId": machine.boot_id, "held": [held.id for held in machine.held()]}
-
-    async def prefetch(params: node_command.PrefetchImage) -> dict[str, Any]:
-        return {"sha256": params.sha256, "sizeBytes": params.size_bytes or 0}
-
-    async def upgrade(params: node_command.AgentUpgrade) -> dict[str, Any]:
-        return {"version": params.version}
+    def bound(act: Callable[[Host, Any], Awaitable[dict[str, Any]]]) -> Execute:
+        return lambda params: act(host, params)
 
     return {
-        "reboot": restart,
-        "inspect": inspect,
-        "run-acceptance": accept,
-        "collect-diagnostics": diagnose,
-        "gpu-reset": reset,
-        "apply-mig-layout": partition,
-        "prefetch-image": prefetch,
-        "agent-upgrade": upgrade,
+        "reboot": bound(_reboot),
+        "inspect": bound(_inspect),
+        "run-acceptance": bound(_accept),
+        "collect-diagnostics": bound(_diagnose),
+        "gpu-reset": bound(_reset),
+        "apply-mig-layout": bound(_partition),
+        "prefetch-image": bound(_prefetch),
+        "agent-upgrade": bound(_upgrade),
     }
+
+
+async def _reboot(host: Host, params: node_command.Params) -> dict[str, Any]:
+    host.reboot()
+    return {}
+
+
+async def _inspect(host: Host, params: node_command.Params) -> dict[str, Any]:
+    if host.machine.changed is not None:
+        await host.machine.changed()
+    return {"hash": inventory.document_hash(host.machine.found())}
+
+
+async def _accept(host: Host, params: node_command.Acceptance) -> dict[str, Any]:
+    names = params.checks or get_args(node_command.Check)
+    failed = [name for name in names if name in host.member.failing]
+    checks = [{"name": name, "ok": name not in failed, "detail": "simulated"} for name in names]
+    if failed:
+        raise Failure(f"ChecksFailed: {', '.join(failed)}", checks=checks)
+    return {"checks": checks}
+
+
+async def _diagnose(host: Host, params: node_command.Params) -> dict[str, Any]:
+    held = [allocation.id for allocation in host.machine.held()]
+    return {"simulated": True, "bootId": host.machine.boot_id, "held": held}
+
+
+async def _reset(host: Host, params: node_command.GpuReset) -> dict[str, Any]:
+    if params.gpu_uuid not in [card["uuid"] for card in host.machine.document()["gpus"]]:
+        raise Failure("NoSuchGpu", gpuUuid=params.gpu_uuid)
+    return {"gpuUuid": params.gpu_uuid}
+
+
+async def _partition(host: Host, params: node_command.Params) -> dict[str, Any]:
+    spec = host.spec()
+    if spec is None:
+        raise Failure("NoSpec")
+    try:
+        await host.machine.shape(spec.sharing)
+    except (mig.IllegalLayout, Held) as problem:
+        raise Failure("NotPartitioned", detail=str(problem)) from None
+    cards = host.machine.document()["gpus"]
+    return {"gpus": [{"uuid": card["uuid"], "slices": len(card.get("migInstances", ()))} for card in cards]}
+
+
+async def _prefetch(host: Host, params: node_command.PrefetchImage) -> dict[str, Any]:
+    return {"sha256": params.sha256, "sizeBytes": params.size_bytes or 0}
+
+
+async def _upgrade(host: Host, params: node_command.AgentUpgrade) -> dict[str, Any]:
+    return {"version": params.version}

@@ -9,7 +9,7 @@ import shlex
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -81,19 +81,7 @@ _DIRECTORY = click.Path(file_okay=False, path_type=Path)
 @click.option(
     "--upgrade-command", callback=_program, help="given a version, installs it; without it the agent has none"
 )
-def run(
-    server: str,
-    join_token: str | None,
-    state: Path,
-    name: str | None,
-    labels: dict[str, str],
-    address: str | None,
-    cdi_dir: Path,
-    root: Path,
-    inventory_seconds: float,
-    reboot_command: tuple[str, ...],
-    upgrade_command: tuple[str, ...] | None,
-) -> None:
+def run(**given: Any) -> None:
     """Make this machine a node and keep it one, until SIGTERM."""
     from adapters import telemetry
     from adapters.agent.joining import JoinRefused
@@ -101,17 +89,17 @@ def run(
 
     telemetry.configure()
     settings = Settings(
-        server=server,
-        state=state.absolute(),
-        token=join_token,
-        name=name,
-        labels=labels,
-        address=address,
-        cdi=cdi_dir.absolute(),
-        root=root.absolute(),
-        inventory_seconds=inventory_seconds,
-        reboot=reboot_command,
-        upgrade=upgrade_command,
+        server=given["server"],
+        state=given["state"].absolute(),
+        token=given["join_token"],
+        name=given["name"],
+        labels=given["labels"],
+        address=given["address"],
+        cdi=given["cdi_dir"].absolute(),
+        root=given["root"].absolute(),
+        inventory_seconds=given["inventory_seconds"],
+        reboot=given["reboot_command"],
+        upgrade=given["upgrade_command"],
     )
 
     async def stay() -> bool:

@@ -8,17 +8,17 @@ import stat
 import weakref
 
 import pytest
-import scripted
 from click.testing import CliRunner
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fake_plane import NODE, FakeStore, allocation, joined, plane, scenario, until
 from litestar import Litestar, Request, Response, post
 from msgspec import json
 
+import scripted
 from adapters.agent import durable, joining, protocol, simulate
 from adapters.agent import executors as real
 from adapters.agent.session import Backoff
-from adapters.agent.simulated import executors
+from adapters.agent.simulated import Host, executors
 from adapters.cli.agent import agent
 from domain import device, fingerprint, inventory, mig
 from domain.inventory import NodeInventory
@@ -292,7 +292,7 @@ async def test_a_simulated_node_does_whatever_else_it_is_told(tmp_path):
 
 def test_every_command_has_an_executor_real_and_simulated():
     member = simulate.Member(name="n", join_token="t", inventory={})
-    simulated = executors(simulate.Machine(member), member, lambda: None, lambda: None)
+    simulated = executors(Host(simulate.Machine(member), member, lambda: None, lambda: None))
     assert set(simulated) == set(real.executors(None)) == set(TYPES)
 
 
