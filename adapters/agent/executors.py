@@ -10,6 +10,7 @@ from adapters.agent import acceptance, diagnostics, images, nvidia, partition, p
 from adapters.agent.commander import Execute, Failure
 from adapters.agent.holds import Holds
 from adapters.agent.protocol import Spec
+from adapters.agent.session import VERSION
 from adapters.agent.watch import Watch
 from adapters.inventory.fragment import InventoryError
 from domain import inventory, node_command
@@ -118,6 +119,9 @@ async def _prefetch(host: Host, params: node_command.PrefetchImage) -> dict[str,
 
 
 async def _upgrade(host: Host, params: node_command.AgentUpgrade) -> dict[str, Any]:
+    """An installer that starts the agent anew by itself ends this command; the next agent finds itself upgraded."""
+    if params.version == VERSION:
+        return {"version": VERSION}
     if host.upgrade is None:
         raise Failure("NotConfigured", detail="the agent was started without --upgrade-command")
     done = await host.run((*host.upgrade, params.version))

@@ -72,15 +72,17 @@ class Holds:
     async def shape(self, sharing: Sharing) -> None:
         """Only MIG is the agent's to make; what slots share needs nothing on the node."""
         async with self.gpus:
+            changed = False
             try:
-                if sharing.mode == "mig" and await partition.apply(sharing.layout, self._uuids(), self._run):
-                    await self._changed()
+                if sharing.mode == "mig":
+                    changed = await partition.apply(sharing.layout, self._uuids(), self._run)
             except partition.NotPartitioned as problem:
-                if problem.changed:
-                    await self._changed()
+                changed = problem.changed
                 raise
             finally:
-                await self._renew()
+                await self._renew(everything=changed)
+                if changed:
+                    await self._changed()
 
     async def whole(self) -> None:
         """Undo partitions, as a command may ask where the NodeSpec says that GPUs are not shared as slices."""
@@ -97,11 +99,15 @@ class Holds:
         files = (self._content(path) for held_id, path in self._files() if held_id != but)
         return {cdi.uuid_of(name).lower() for held in files if held is not None for name in held[0].cdi_devices}
 
-    async def _renew(self) -> None:
-        """Write files of an earlier boot again; one whose devices are gone is no longer held as it was."""
+    async def _renew(self, *, everything: bool) -> None:
+        """Write files of an earlier boot again, or all, as slices that were made anew have other device nodes.
+
+        One whose devices are gone is no longer held as it was.
+        """
         for allocation_id, path in list(self._files()):
             held = self._content(path)
-            if held is None or held[1] == self._boot_id or path.suffix != _READY:
+            known = held is not None and held[1] == self._boot_id and not everything
+            if held is None or known or path.suffix != _READY:
                 continue
             try:
                 await self._write(held[0])

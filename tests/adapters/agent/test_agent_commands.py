@@ -9,14 +9,15 @@ import threading
 from hashlib import sha256
 
 import pytest
-import scripted
 from fake_plane import NODE, scenario
-from scripted import until
 
+import scripted
 from adapters.agent import joining, protocol
 from adapters.agent.run import Agent, Settings
+from adapters.agent.session import VERSION
 from domain.node_spec import Allocation, Sharing, Slice
 from fake_driver import Driver, gpu
+from scripted import until
 
 MIG = Sharing("mig", layout=(Slice("1g.10gb", 0), Slice("3g.40gb", 4)))
 
@@ -176,6 +177,7 @@ async def test_an_upgrade_is_given_the_version_and_the_agent_ends_to_start_anew(
 async def test_without_an_upgrade_command_there_is_no_upgrade(driver, tmp_path):
     async with working(driver, tmp_path) as plane:
         assert (await done(plane, 1, "agent-upgrade", version="0.2.0")).reason == "NotConfigured"
+        assert (await done(plane, 2, "agent-upgrade", version=VERSION)).outcome == "succeeded"
 
 
 BYTES = b"an image" * 100_000

@@ -221,6 +221,19 @@ def test_one_slice_that_vanished_is_made_beside_those_that_are_held(driver, node
     assert [one["uuid"] for one in driver.gpus[0]["instances"]] == [first["uuid"], second["uuid"]]
 
 
+def test_a_held_slice_that_was_made_anew_has_its_new_device_nodes(driver, node):
+    node.reconcile(sharing=MIG)
+    first, second = driver.gpus[0]["instances"]
+    held = allocation("alc_1", f"nvidia.com/gpu={second['uuid']}")
+    node.reconcile(held, sharing=MIG)
+    before = node.edits("alc_1")
+    driver.change(0, instances=[first | {"gi": 9}])
+    assert node.reconcile(held, sharing=MIG).items == {"alc_1": "prepared"}
+    assert driver.gpus[0]["instances"][1]["uuid"] == second["uuid"]
+    assert node.edits("alc_1") != before
+    assert "/dev/nvidia-caps/nvidia-cap800" in [entry["path"] for entry in node.edits("alc_1")["deviceNodes"]]
+
+
 def test_a_gpu_that_takes_the_mode_at_a_reset_is_reset(driver, node):
     driver.change(0, needsReset=True)
     assert node.reconcile(sharing=MIG).shaped
