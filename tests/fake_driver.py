@@ -31,7 +31,7 @@ class Driver:
         self.bin, self.root = home / "bin", home / "host"
         self.bin.mkdir()
         program = self.bin / "nvidia-smi"
-        program.write_text(f"#!{sys.executable}\n{_SMI.read_text()}")
+        program.write_text(f"#!{sys.executable} -IS\n{_SMI.read_text()}")
         program.chmod(0o755)
         self.write(*gpus)
         self.boot()
