@@ -11,8 +11,9 @@ from typing import Any, Final, NamedTuple
 
 import httpx
 
+from adapters.agent.joining import JoinRefused, Keyring
 from adapters.agent.machines import SEVEN, Model, inventory_for
-from adapters.agent.simulate import Fleet, JoinRefused, Keyring, Member
+from adapters.agent.simulate import Fleet, Member
 
 log = logging.getLogger(__name__)
 

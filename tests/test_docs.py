@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -70,3 +71,12 @@ def test_every_command_line_in_the_documents_exists() -> None:
     for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
         for group in re.findall(r"better-compute ([a-z][a-z-]+)", page.read_text()):
             assert group in {*names, *STATIC, *GROUPS}, f"{page.name}: better-compute {group}"
+
+
+def test_every_option_and_command_of_the_agent_is_documented() -> None:
+    from adapters.cli.agent import run
+    from domain.node_command import TYPES, Check
+
+    text = (ROOT / "docs" / "agents.md").read_text()
+    names = [option.opts[0] for option in run.params] + [f"`{name}`" for name in (*TYPES, *get_args(Check))]
+    assert [name for name in names if name not in text] == []

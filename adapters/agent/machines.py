@@ -87,8 +87,8 @@ def inventory_for(
     if not 0 <= count <= make.gpus:
         raise ValueError(f"this make of {model} node has 0 to {make.gpus} GPUs")
     layout = tuple((SEVEN if model == "A100" else ()) if mig_layout is None else mig_layout)
-    if layout:
-        mig.check_layout(model, gpu.lookup(make.gpu_name, make.memory_mib).memory_gb, layout)
+    if layout and not make.links:
+        raise mig.IllegalLayout(f"{model} has no MIG", 0)
     digest = _digests(f"{seed}\n{model}\n{index}")
     cards = [_gpu(make, digest, n, count, layout) for n in range(count)]
     return {
@@ -140,21 +140,33 @@ def _gpu(make: _Make, digest: Digest, n: int, count: int, layout: Sequence[mig.P
         "vbios": "96.00.89.00.01",
     }
     if make.links:
-        card["migMode"] = "enabled" if layout else "disabled"
-        card["migInstances"] = [
-            _instance(make, digest(f"mig {n} {piece.start}"), number, piece)
-            for number, piece in enumerate(sorted(layout, key=lambda p: p.start), 1)
-        ]
+        card |= _slices(card, layout)
     return card
 
 
-def _instance(make: _Make, digest: bytes, number: int, piece: mig.Piece) -> dict[str, Any]:
+def partitioned(document: dict[str, Any], layout: Sequence[mig.Piece]) -> dict[str, Any]:
+    """The same machine with every GPU cut up so; raises mig.IllegalLayout where one cannot be."""
+    return document | {"gpus": [card | _slices(card, layout) for card in document["gpus"]]}
+
+
+def _slices(card: dict[str, Any], layout: Sequence[mig.Piece]) -> dict[str, Any]:
     """`gi` is dealt by the driver and says nothing of the place; `start` does."""
-    known = gpu.lookup(make.gpu_name, make.memory_mib)
+    known = gpu.lookup(card["name"], card["memoryMiB"])
+    if layout:
+        mig.check_layout(known.model, known.memory_gb, layout)
+    pieces = sorted(layout, key=lambda piece: piece.start)
+    return {
+        "migMode": "enabled" if layout else "disabled",
+        "migInstances": [_instance(card["uuid"], known, number, piece) for number, piece in enumerate(pieces, 7)],
+    }
+
+
+def _instance(gpu_uuid: str, known: gpu.Model, gi: int, piece: mig.Piece) -> dict[str, Any]:
     profile = mig.profile(known.model, known.memory_gb, piece.profile)
     assert profile is not None, "the layout was checked"
+    digest = sha256(f"{gpu_uuid} {piece.profile} {piece.start}".encode()).digest()
     instance: dict[str, Any] = {
-        "gi": number + 6,
+        "gi": gi,
         "ci": 0,
         "uuid": f"MIG-{_uuid(digest)}",
         "profile": piece.profile,

@@ -8,8 +8,8 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable, Collection
-from typing import Final, Literal, Protocol
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from typing import Any, Final, Literal, NamedTuple, Protocol
 from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
@@ -20,7 +20,7 @@ from websockets.exceptions import ConnectionClosed, WebSocketException
 
 from adapters.agent import protocol
 from domain import inventory
-from domain.node_spec import Allocation, Status
+from domain.node_spec import Allocation, Sharing, Status
 
 _log = logging.getLogger("better_compute.agent")
 
@@ -29,10 +29,12 @@ HEARTBEAT_SECONDS: Final = 10.0
 _ANSWER_SECONDS: Final = 15.0
 _STEADY_SECONDS: Final = 30.0
 _MAX_MESSAGE: Final = 16_777_216
+_LONGEST_RETRY: Final = 6.0
+"""What could not be done is tried again after the first pause, then after longer ones, up to so many times it."""
 
 
 class Runtime(Protocol):
-    """What prepares devices on this node. Both acts may be repeated and then change nothing."""
+    """What prepares devices on this node. Every act may be repeated and then changes nothing."""
 
     def held(self) -> Collection[Allocation]:
         """What is prepared now, also from before this process began."""
@@ -42,6 +44,25 @@ class Runtime(Protocol):
 
     async def tear_down(self, allocation_id: str) -> None:
         """Take the devices back; returns once nobody can use them any more."""
+
+    async def shape(self, sharing: Sharing) -> None:
+        """Cut the GPUs up as told, where that disturbs nobody; raises when they cannot be."""
+
+
+Tell = Callable[[Callable[[int], protocol.FromAgent]], Awaitable[None]]
+"""Says to the plane what it makes of the present session's epoch; without a session nothing is said."""
+
+
+class Commands(Protocol):
+    """What runs the node's commands, whatever session they came in."""
+
+    def begin(self) -> None:
+        """A session begins: what has not begun comes again, if it still counts."""
+
+    def take(self, command: protocol.Command) -> None: ...
+
+    async def run(self, tell: Tell) -> None:
+        """Until cancelled."""
 
 
 class Identity(Struct, frozen=True):
@@ -67,19 +88,31 @@ class Backoff(Struct, frozen=True):
         return full * (0.5 + draw / 2)
 
 
-async def reconcile(spec: protocol.Spec, runtime: Runtime) -> dict[str, Status]:
-    """Bring the runtime to the spec: first take back what is gone, then prepare what is new.
+class Reconciled(NamedTuple):
+    """The status of every item, and whether the GPUs are cut up as told."""
 
-    Returns the status of every item. One that could not be taken back stays in it, for leaving it out would
-    say that its devices are free; and nothing is prepared on devices that are not free yet.
+    items: dict[str, Status]
+    shaped: bool
+
+    @property
+    def done(self) -> bool:
+        return self.shaped and all(item == "prepared" for item in self.items.values())
+
+
+async def reconcile(spec: protocol.Spec, runtime: Runtime) -> Reconciled:
+    """Bring the runtime to the spec: take back what is gone, cut the GPUs up, then prepare what is new.
+
+    An item that could not be taken back stays, for leaving it out would say that its devices are free; and nothing
+    is prepared on devices that are not free yet.
     """
     wanted = {allocation.id: allocation for allocation in spec.allocations}
     stuck: dict[str, Allocation] = {}
     for held in sorted(runtime.held(), key=lambda a: a.id):
         if wanted.get(held.id) != held and not await _done(runtime.tear_down(held.id), "tear down", held.id):
             stuck[held.id] = held
+    shaped = await _done(runtime.shape(spec.sharing), "shape", "its GPUs")
     busy = {name for held in stuck.values() for name in held.cdi_devices}
-    there = {held.id for held in runtime.held()} - set(stuck)
+    there = {held.id for held in runtime.held() if wanted.get(held.id) == held} - set(stuck)
 
     async def bring(allocation: Allocation) -> Status:
         if allocation.id in there:
@@ -91,14 +124,14 @@ async def reconcile(spec: protocol.Spec, runtime: Runtime) -> dict[str, Status]:
         return "prepared" if await _done(runtime.prepare(allocation), "prepare", allocation.id) else "failed"
 
     states = await asyncio.gather(*(bring(allocation) for allocation in wanted.values()))
-    return {**dict.fromkeys(stuck, "failed"), **dict(zip(wanted, states, strict=True))}
+    return Reconciled({**dict.fromkeys(stuck, "failed"), **dict(zip(wanted, states, strict=True))}, shaped)
 
 
-async def _done(act: Awaitable[None], verb: str, allocation_id: str) -> bool:
+async def _done(act: Awaitable[None], verb: str, what: str) -> bool:
     try:
         await act
     except Exception:
-        _log.exception("a node could not %s an allocation", verb, extra={"fields": {"id": allocation_id}})
+        _log.exception("a node could not %s what its spec says", verb, extra={"fields": {"what": what}})
         return False
     return True
 
@@ -124,6 +157,7 @@ class AgentSession:
         found: Callable[[], inventory.NodeInventory],
         *,
         boot_id: str,
+        commands: Commands | None = None,
         audience: str | None = None,
         heartbeat_seconds: float = HEARTBEAT_SECONDS,
         retry_seconds: float = 5.0,
@@ -135,6 +169,7 @@ class AgentSession:
         self._runtime = runtime
         self._found = found
         self._boot_id = boot_id
+        self._commands = commands
         self._audience = audience
         self._heartbeat_seconds = heartbeat_seconds
         self._retry_seconds = retry_seconds
@@ -143,26 +178,41 @@ class AgentSession:
         self._socket: ClientConnection | None = None
         self._spec: protocol.Spec | None = None
         self._news = asyncio.Event()
+        self._retry: asyncio.TimerHandle | None = None
+        self._owed = False
         self._stopping = asyncio.Event()
         self.epoch: int | None = None
         """The epoch of the present session; None while there is none."""
 
+    @property
+    def spec(self) -> protocol.Spec | None:
+        """The newest spec that came; None before the first."""
+        return self._spec
+
     async def run(self) -> None:
-        reconciler = asyncio.create_task(self._reconcile_for_ever())
+        """Raises what a worker raises: an agent that no longer reconciles must not look alive."""
+        workers: list[asyncio.Task[None]] = [asyncio.create_task(self._reconcile_for_ever())]
+        if self._commands is not None:
+            workers.append(asyncio.create_task(self._commands.run(self.tell)))
         stopping = asyncio.create_task(self._stopping.wait())
+        ends = (stopping, *workers)
         try:
             failures = 0
-            while not self._stopping.is_set():
+            while not any(end.done() for end in ends):
                 began = time.monotonic()
-                rival = await self._connect(stopping)
+                rival = await self._connect(ends)
                 steady = time.monotonic() - began > _STEADY_SECONDS
                 failures = 0 if steady else failures + 1
                 seconds = self._backoff.pause(failures - 1 if failures else 0, self._draw())
-                await asyncio.wait([stopping], timeout=self._backoff.rival + seconds if rival else seconds)
+                timeout = self._backoff.rival + seconds if rival else seconds
+                await asyncio.wait(ends, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+            for worker in workers:
+                if worker.done():
+                    worker.result()
         finally:
-            reconciler.cancel()
-            stopping.cancel()
-            await asyncio.gather(reconciler, stopping, return_exceptions=True)
+            for task in ends:
+                task.cancel()
+            await asyncio.gather(*ends, return_exceptions=True)
 
     def stop(self) -> None:
         """Leave: the plane hears that this node disconnects."""
@@ -174,7 +224,25 @@ class AgentSession:
         if self._socket is not None:
             self._socket.transport.abort()
 
-    async def _connect(self, stopping: "asyncio.Task[bool]") -> bool:
+    def reconsider(self) -> None:
+        """Compare the node with its spec once more, as something may have changed beside it."""
+        self._news.set()
+
+    async def tell(self, make: Callable[[int], protocol.FromAgent]) -> None:
+        """Say to the plane what `make` gives for this session's epoch; without a session, nothing."""
+        socket, epoch = self._socket, self.epoch
+        if socket is None or epoch is None:
+            return
+        try:
+            await self._say(socket, make(epoch))
+        except (ConnectionClosed, TimeoutError):
+            return
+
+    async def tell_inventory(self) -> None:
+        """Send what was found; without a session nothing, as each one begins with it."""
+        await self.tell(lambda _: self._inventory())
+
+    async def _connect(self, ends: "Iterable[asyncio.Task[Any]]") -> bool:
         """One connection from beginning to end; says whether a rival session ended it."""
         tasks: list[asyncio.Task[None]] = []
         try:
@@ -182,7 +250,7 @@ class AgentSession:
                 self._socket = to
                 await self._greet(to)
                 tasks = [asyncio.create_task(self._listen(to)), asyncio.create_task(self._beat(to))]
-                await asyncio.wait([stopping, *tasks], return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait([*ends, *tasks], return_when=asyncio.FIRST_COMPLETED)
         except (WebSocketException, OSError, TimeoutError, protocol.Broken) as failure:
             _log.info("no session", extra={"fields": {"node": self._identity.node_id, "why": str(failure)}})
         finally:
@@ -204,7 +272,12 @@ class AgentSession:
         if not isinstance(welcome, protocol.Welcome):
             raise protocol.Broken(protocol.MALFORMED, "no welcome after hello")
         self.epoch = welcome.epoch
-        await self._say(to, protocol.Inventory(msgspec.Raw(inventory.encode(self._found()))))
+        if self._commands is not None:
+            self._commands.begin()
+        await self._say(to, self._inventory())
+
+    def _inventory(self) -> protocol.Inventory:
+        return protocol.Inventory(msgspec.Raw(inventory.encode(self._found())))
 
     def _hello(self, challenge: protocol.Challenge) -> protocol.Hello:
         node_id = self._identity.node_id
@@ -212,7 +285,7 @@ class AgentSession:
             node_id=node_id,
             boot_id=self._boot_id,
             agent_version=VERSION,
-            clock=time.time_ns() // 1_000_000,
+            clock=_clock(),
             signature=protocol.sign(self._identity.key, challenge, node_id),
         )
 
@@ -228,37 +301,48 @@ class AgentSession:
             except protocol.Broken as broken:
                 _log.warning("not understood", extra={"fields": {"why": broken.reason}})
                 continue
-            if isinstance(message, protocol.Spec):
-                self._spec = message
-                self._news.set()
+            match message:
+                case protocol.Spec():
+                    self._spec, self._owed = message, True
+                    self._news.set()
+                case protocol.Command() if self._commands is not None:
+                    self._commands.take(message)
 
     async def _beat(self, to: ClientConnection) -> None:
         while True:
             await asyncio.sleep(self._heartbeat_seconds)
-            await self._say(to, protocol.Heartbeat())
+            await self._say(to, protocol.Heartbeat(_clock()))
 
     async def _reconcile_for_ever(self) -> None:
-        """One spec at a time, each to its end, then the newest: so that news cannot keep a report from going out."""
+        """One spec at a time, each to its end, then the newest: so that news cannot keep a report from going out.
+
+        Every spec that comes is answered, and beside that what has changed.
+        """
         loop = asyncio.get_running_loop()
+        failures, said = 0, None
         while True:
             await self._news.wait()
             self._news.clear()
             spec = self._spec
             if spec is None:
                 continue
-            items = await reconcile(spec, self._runtime)
-            await self._report(protocol.Status(spec.generation, items))
-            if any(item != "prepared" for item in items.values()):
-                loop.call_later(self._retry_seconds, self._news.set)
+            owed, self._owed = self._owed, False
+            reached = await reconcile(spec, self._runtime)
+            status = protocol.Status(spec.generation, reached.items)
+            if owed or status != said:
+                said = status
+                await self.tell(lambda _, status=status: status)  # type: ignore[misc]
+            if self._retry is not None:
+                self._retry.cancel()
+            failures = 0 if reached.done else failures + 1
+            if failures:
+                later = self._retry_seconds * min(_LONGEST_RETRY, 2.0 ** (failures - 1))
+                self._retry = loop.call_later(later, self._news.set)
 
-    async def _report(self, status: protocol.Status) -> None:
-        socket = self._socket
-        if socket is None:
-            return
-        try:
-            await self._say(socket, status)
-        except (ConnectionClosed, TimeoutError):
-            return
+
+def _clock() -> int:
+    """Epoch ms by this machine's clock."""
+    return time.time_ns() // 1_000_000
 
 
 def _proxy(url: str) -> Literal[True] | None:

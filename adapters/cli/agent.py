@@ -1,25 +1,122 @@
-"""`better-compute agent`: simulated nodes, for demonstrations and for trying the plane out."""
+"""`better-compute agent`: the agent of a real machine, and simulated nodes for trying the plane out."""
 
 import asyncio
 import contextlib
+import os
+import re
+import resource
+import shlex
 import sys
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
     from adapters.agent.simulate import Fleet, Member, Model
 
+_SPARE_FILES = 256
+
 
 @click.group()
 def agent() -> None:
-    """Simulate nodes that join and stay connected."""
+    """Make this machine a node, or simulate nodes that do not exist."""
+
+
+def _address(context: click.Context, option: click.Parameter, value: str) -> str:
+    if not value.startswith(("http://", "https://")):
+        raise click.BadParameter("it is an address such as http://127.0.0.1:8080")
+    return value.rstrip("/")
+
+
+def _labels(context: click.Context, option: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    if wrong := [value for value in values if not re.match(r"[^=]+=", value)]:
+        raise click.BadParameter(f"{wrong[0]!r} is no label; one is KEY=VALUE")
+    return dict(value.split("=", 1) for value in values)
+
+
+def _program(context: click.Context, option: click.Parameter, value: str | None) -> tuple[str, ...] | None:
+    try:
+        words = tuple(shlex.split(value)) if value is not None else None
+    except ValueError as wrong:
+        raise click.BadParameter(f"it is no command line: {wrong}") from None
+    if words == ():
+        raise click.BadParameter("it is a command line, and this one is empty")
+    return words
+
+
+_SERVER = click.option(
+    "--server",
+    envvar="BETTER_COMPUTE_SERVER",
+    default="http://127.0.0.1:8080",
+    show_default=True,
+    callback=_address,
+    help="the plane's address",
+)
+_DIRECTORY = click.Path(file_okay=False, path_type=Path)
 
 
 @agent.command()
-@click.argument("count", metavar="N", type=click.IntRange(1, 1000))
-@click.option("--server", envvar="BETTER_COMPUTE_SERVER", default="http://127.0.0.1:8080", show_default=True)
+@_SERVER
+@click.option("--join-token", envvar="BETTER_COMPUTE_JOIN_TOKEN", help="for the first start; later ones need none")
+@click.option("--state", type=_DIRECTORY, required=True, help="the agent's own directory: key, journal, images")
+@click.option("--name", help="of the node; default: the host's name")
+@click.option(
+    "--label", "labels", multiple=True, metavar="KEY=VALUE", callback=_labels, help="of the node, at its join"
+)
+@click.option("--address", help="where the node can be reached, told at its join")
+@click.option(
+    "--cdi-dir", type=_DIRECTORY, default="/var/run/cdi", show_default=True, help="where CDI files are written"
+)
+@click.option("--root", type=_DIRECTORY, default="/", show_default=True, help="where the host's files are mounted")
+@click.option(
+    "--inventory-seconds",
+    type=click.FloatRange(1, 3600),
+    default=60,
+    show_default=True,
+    help="how often the machine is looked at",
+)
+@click.option("--reboot-command", default="systemctl reboot", show_default=True, callback=_program)
+@click.option(
+    "--upgrade-command", callback=_program, help="given a version, installs it; without it the agent has none"
+)
+def run(**given: Any) -> None:
+    """Make this machine a node and keep it one, until SIGTERM."""
+    from adapters import telemetry
+    from adapters.agent.joining import JoinRefused
+    from adapters.agent.run import Agent, AgentError, Settings
+
+    telemetry.configure()
+    settings = Settings(
+        server=given["server"],
+        state=given["state"].absolute(),
+        token=given["join_token"],
+        name=given["name"],
+        labels=given["labels"],
+        address=given["address"],
+        cdi=given["cdi_dir"].absolute(),
+        root=given["root"].absolute(),
+        inventory_seconds=given["inventory_seconds"],
+        reboot=given["reboot_command"],
+        upgrade=given["upgrade_command"],
+    )
+
+    async def stay() -> bool:
+        return await Agent(settings).run()
+
+    try:
+        upgraded = asyncio.run(stay())
+    except (AgentError, JoinRefused) as refused:
+        click.echo(f"error: {refused}", err=True)
+        sys.exit(1)
+    if upgraded:
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+
+
+@agent.command()
+@click.argument("count", metavar="N", type=click.IntRange(1, 20_000))
+@_SERVER
 @click.option("--join-token", envvar="BETTER_COMPUTE_JOIN_TOKEN", required=True, help="a token with N uses, or more")
 @click.option("--model", type=click.Choice(["H100", "A100", "L4"]), default="H100", show_default=True)
 @click.option("--no-mig", is_flag=True, help="A100: whole GPUs instead of seven slices each")
@@ -35,12 +132,11 @@ def simulate(
 ) -> None:
     """Simulate N nodes until interrupted.
 
-    They join once, stay connected and pretend to prepare what is bound to them.
+    They join once, stay connected, pretend to prepare what is bound to them and to do what they are commanded.
     """
     from adapters.agent.simulate import Fleet, JoinRefused
 
-    if not server.startswith(("http://", "https://")):
-        raise click.UsageError("--server is an address such as http://127.0.0.1:8080")
+    _may_open(count + _SPARE_FILES)
     start = prefix or f"sim-{model.lower()}"
     fleet = Fleet(server, _members(count, join_token, model, start, no_mig=no_mig), state)
     try:
@@ -49,6 +145,15 @@ def simulate(
     except JoinRefused as refused:
         click.echo(f"error: {refused}", err=True)
         sys.exit(1)
+
+
+def _may_open(files: int) -> None:
+    """Each node has a connection of its own."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < files:
+        if hard != resource.RLIM_INFINITY and hard < files:
+            raise click.UsageError(f"N needs {files} open files and this process may have {hard}; see `ulimit -Hn`")
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
 
 
 def _members(count: int, join_token: str, model: "Model", prefix: str, *, no_mig: bool) -> "list[Member]":
@@ -60,7 +165,7 @@ def _members(count: int, join_token: str, model: "Model", prefix: str, *, no_mig
         Member(
             name=f"{prefix}-{n}",
             join_token=join_token,
-            inventory=inventory_for(model, index=n, seed=prefix, hostname=f"{prefix}-{n}", mig_layout=layout),
+            inventory=partial(inventory_for, model, index=n, seed=prefix, hostname=f"{prefix}-{n}", mig_layout=layout),
             labels={"rack": f"r{n // 4 + 1}", "simulated": "true"},
         )
         for n in range(1, count + 1)

@@ -27,7 +27,7 @@ STATIC: Final = {
     "projections": Static("adapters.cli.projections:projections", "List the read models, retry or rebuild them."),
     "audit": Static("adapters.cli.audit:audit", "Replay the log, and compare the tables with it."),
     "inventory": Static("adapters.cli.inventory:inventory", "Show the hardware of this machine."),
-    "agent": Static("adapters.cli.agent:agent", "Simulate nodes that join and stay connected."),
+    "agent": Static("adapters.cli.agent:agent", "Make this machine a node, or simulate nodes."),
     "token": Static("adapters.cli.token:token", "Make access tokens."),
 }
 

@@ -51,7 +51,7 @@ def parse_nvlink(content: bytes, file: str) -> Fragment:
         else:
             raise InventoryError(file, f"line {number} is no link: {line.strip()[:60]!r}", _COMMAND)
     linked = [one for one in links if one["links"]]
-    if len(linked) == 2 or (len(linked) > 2 and all(_on_fabric(gpu["name"]) for gpu in gpus)):
+    if len(linked) == 2 or (len(linked) > 2 and all(on_fabric(gpu["name"]) for gpu in gpus)):
         for one in linked:
             one["group"] = 0
     return {"gpus": gpus, "topology": {"nvlinks": linked}}
@@ -78,7 +78,7 @@ def parse_matrix(content: bytes, file: str) -> Fragment:
     return {"nvlinkGroups": [sorted(group) for group in groups if len(group) > 1]}
 
 
-def _on_fabric(name: str) -> bool:
+def on_fabric(name: str) -> bool:
     return bool(re.search(r"SXM|HBM3\b|H200$|B200|B300|GB300", name))
 
 

@@ -26,7 +26,7 @@ _MIG_MODES: Final = {"enabled": "enabled", "disabled": "disabled"}
 
 def parse(content: bytes, file: str) -> Fragment:
     """The GPUs of a log in driver order, each with its `index`, and the driver's version."""
-    root = _tree(content, file)
+    root = tree(content, file)
     if root.tag != "nvidia_smi_log":
         raise InventoryError(file, f"is XML of <{root.tag[:40]}>, not of <nvidia_smi_log>", _COMMAND)
     return {
@@ -35,7 +35,8 @@ def parse(content: bytes, file: str) -> Fragment:
     }
 
 
-def _tree(content: bytes, file: str) -> Element:
+def tree(content: bytes, file: str) -> Element:
+    """The log as it stands; raises InventoryError for what is no XML, or could explode."""
     builder = TreeBuilder()
     parser = expat.ParserCreate()
     parser.buffer_text = True

@@ -1,131 +1,234 @@
-"""How commands reach an agent over a real socket: in order, again in a new session, alone if they must (O36)."""
+"""The whole agent against a plane by hand: what it does with each command, and what it tells without being asked."""
 
-from typing import Any
+import asyncio
+import contextlib
+import http.server
+import json
+import os
+import threading
+from hashlib import sha256
 
-from fake_plane import NODE, FakeStore, Plane, opened, plane, scenario, until
+import pytest
+from fake_plane import NODE, scenario
 
-from adapters.agent import protocol
-from commands import node_commands
-from domain import node, node_command
+import scripted
+from adapters.agent import joining, protocol
+from adapters.agent.run import Agent, Settings
+from adapters.agent.session import VERSION
+from domain.node_spec import Allocation, Sharing, Slice
+from fake_driver import Driver, gpu
+from scripted import until
 
-
-def queued(store: FakeStore, number: int, name: node_command.Name = "inspect", **fields: Any) -> str:
-    """A command that somebody issued."""
-    command_id = "cmd_" + str(number).rjust(26, "0")
-    change, event = node_commands.queue(store.state(), NODE, command_id, name, store.time, **fields)
-    store.streams[command_id] = list(change.events)
-    store.add(event)
-    return command_id
-
-
-def status(store: FakeStore, command_id: str) -> str:
-    of: node_command.State = store.load(command_id).state
-    return of.status
-
-
-async def heard(peer: Any, made: Plane) -> protocol.Command:
-    message = await peer.hear()
-    assert isinstance(message, protocol.Command), message
-    return message
+MIG = Sharing("mig", layout=(Slice("1g.10gb", 0), Slice("3g.40gb", 4)))
 
 
-@scenario
-async def test_commands_come_in_order_and_are_recorded_before_they_are_sent() -> None:
-    store = FakeStore()
-    first, second = queued(store, 1), queued(store, 2)
-    async with plane(store) as made, opened(made) as peer:
-        one, two = await heard(peer, made), await heard(peer, made)
-        assert [(one.id, one.seq), (two.id, two.seq)] == [(first, 1), (second, 2)]
-        assert (one.name, one.remaining_seconds) == ("inspect", 3600)
-        assert {status(store, first), status(store, second)} == {"delivered"}
-        await peer.say(protocol.Ack(first, 1))
-        await peer.say(protocol.Result(first, 1, "succeeded", {"hash": "x"}))
-        await until(lambda: status(store, first) == "succeeded")
-        assert [one.id for one in store.state().commands] == [second]
+@pytest.fixture
+def driver(tmp_path, monkeypatch):
+    made = Driver(tmp_path, gpu(0), gpu(1))
+    monkeypatch.setenv("PATH", f"{made.bin}:{os.environ['PATH']}")
+    return made
 
 
-@scenario
-async def test_what_has_no_result_comes_again_in_the_next_session_and_only_there() -> None:
-    store = FakeStore()
-    command_id = queued(store, 1)
-    async with plane(store) as made:
-        async with opened(made) as peer:
-            await heard(peer, made)
-            await peer.say(protocol.Ack(command_id, 1))
-            await until(lambda: store.load(command_id).state.acknowledged_at is not None)
-            made.gateway.has_news(NODE)
-            store.add(node.SpecChanged(7))
-            made.gateway.has_news(NODE)
-            assert isinstance(await peer.hear(), protocol.Spec), "not again in the same session"
-        store.time += 2 * 3_600_000
-        async with opened(made) as peer:
-            again = await heard(peer, made)
-            assert (again.id, again.remaining_seconds) == (command_id, -3600)
-            await peer.say(protocol.Result(command_id, 2, "expired"))
-            await until(lambda: status(store, command_id) == "expired")
+class Machine:
+    """An agent that has joined already; started and stopped within the test's own loop."""
+
+    def __init__(self, plane, driver, tmp_path, **more):
+        self.state = joining.state_directory(tmp_path / "state")
+        keys = joining.Keyring(self.state / "identity.json")
+        keys.key("agent")
+        keys.put(("agent", NODE))
+        self.settings = Settings(server=plane.address, state=self.state, cdi=tmp_path / "cdi", root=driver.root, **more)
+
+    @contextlib.asynccontextmanager
+    async def running(self):
+        agent = Agent(self.settings)
+        task = asyncio.create_task(agent.run())
+        try:
+            yield task
+        finally:
+            agent.stop()
+            await task
 
 
-@scenario
-async def test_an_answer_of_another_session_is_refused() -> None:
-    store = FakeStore()
-    command_id = queued(store, 1)
-    async with plane(store) as made, opened(made) as peer:
-        await heard(peer, made)
-        await peer.say(protocol.Result(command_id, 0, "succeeded"))
-        assert (await peer.closed())[0] == protocol.MALFORMED
-        assert status(store, command_id) == "delivered"
+@contextlib.asynccontextmanager
+async def working(driver, tmp_path, **more):
+    """A plane and an agent in its first session."""
+    async with scripted.plane() as plane:
+        machine = Machine(plane, driver, tmp_path, **more)
+        async with machine.running():
+            await until(lambda: plane.of(protocol.Status))
+            yield plane
+
+
+async def done(plane, seq, name, **params):
+    await plane.command(seq, name, **params)
+    return await until(lambda: plane.result(seq))
 
 
 @scenario
-async def test_what_is_not_due_is_passed_over_and_comes_when_it_is() -> None:
-    store = FakeStore()
-    later = queued(store, 1, not_before=60_000)
-    waiting = queued(store, 2, min_generation=1)
-    now = queued(store, 3)
-    async with plane(store) as made, opened(made) as peer:
-        assert (await heard(peer, made)).id == now
-        store.time = 60_000
-        made.pass_time(1)
-        assert (await heard(peer, made)).id == later
-        store.add(node.SpecChanged(1))
-        made.gateway.has_news(NODE)
-        assert isinstance(await peer.hear(), protocol.Spec)
-        await peer.say(protocol.Status(1, {}))
-        assert (await heard(peer, made)).id == waiting
+async def test_an_inspection_tells_the_inventory_before_its_result(driver, tmp_path):
+    async with working(driver, tmp_path) as plane:
+        driver.change(0, name="NVIDIA H200")
+        result = await done(plane, 1, "inspect")
+        assert result.outcome == "succeeded"
+        kinds = [type(said).__name__ for said in plane.heard if not isinstance(said, protocol.Heartbeat)]
+        assert kinds[-3:] == ["Ack", "Inventory", "Result"]
+        assert b"NVIDIA H200" in bytes(plane.of(protocol.Inventory)[-1].inventory)
+        assert len(result.result["hash"]) == 64
 
 
 @scenario
-async def test_an_exclusive_command_waits_for_what_runs_and_holds_back_what_comes_after() -> None:
-    store = FakeStore()
-    before, alone, after = queued(store, 1), queued(store, 2, "agent-upgrade"), queued(store, 3)
-    async with plane(store) as made, opened(made) as peer:
-        assert (await heard(peer, made)).id == before
-        await peer.say(protocol.Result(before, 1, "succeeded"))
-        assert (await heard(peer, made)).id == alone
-        assert status(store, after) == "queued"
-        await peer.say(protocol.Result(alone, 1, "failed", {}, "NotConfigured"))
-        assert (await heard(peer, made)).id == after
+async def test_a_change_of_the_hardware_is_told_without_being_asked(driver, tmp_path):
+    async with working(driver, tmp_path, inventory_seconds=0.05) as plane:
+        driver.change(1, name="NVIDIA H200")
+        await until(lambda: len(plane.of(protocol.Inventory)) == 2)
 
 
 @scenario
-async def test_answers_survive_an_outage_of_the_store() -> None:
-    store = FakeStore()
-    command_id = queued(store, 1)
-    async with plane(store) as made, opened(made) as peer:
-        await heard(peer, made)
-        store.down = True
-        await peer.say(protocol.Result(command_id, 1, "succeeded"))
-        await until(lambda: store.failed)
-        store.down = False
-        await until(lambda: status(store, command_id) == "succeeded")
+async def test_a_layout_is_made_and_the_slices_are_told(driver, tmp_path):
+    async with working(driver, tmp_path) as plane:
+        await plane.shape(MIG)
+        await until(lambda: len(plane.of(protocol.Inventory)) == 2)
+        told = json.loads(bytes(plane.of(protocol.Inventory)[-1].inventory))
+        assert [[one["start"] for one in card["migInstances"]] for card in told["gpus"]] == [[0, 4], [0, 4]]
+        driver.change(0, instances=[])
+        result = await done(plane, 1, "apply-mig-layout")
+        assert [card["slices"] for card in result.result["gpus"]] == [2, 2]
+        await plane.shape(Sharing())
+        result = await done(plane, 2, "apply-mig-layout")
+        assert [card["slices"] for card in result.result["gpus"]] == [0, 0]
+        assert {card["mode"] for card in driver.gpus} == {"Disabled"}
 
 
 @scenario
-async def test_a_clock_that_jumps_is_told_and_what_a_heartbeat_takes_is_not() -> None:
-    store = FakeStore()
-    async with plane(store) as made, opened(made) as peer:
-        await peer.say(protocol.Heartbeat(clock=400))
-        await peer.say(protocol.Heartbeat(clock=100_000))
-        await until(lambda: [one.type for one in store.state().conditions] == ["ClockSkew"])
-        await peer.say(protocol.Heartbeat(clock=900))
-        await until(lambda: not store.state().conditions)
+async def test_a_gpu_is_reset_unless_it_is_held(driver, tmp_path):
+    async with working(driver, tmp_path) as plane:
+        uuid = driver.gpus[0]["uuid"]
+        assert (await done(plane, 1, "gpu-reset", gpuUuid=uuid)).outcome == "succeeded"
+        assert driver.calls() == [f"--gpu-reset -i {uuid}"]
+        held = Allocation("alc_1", "rsv_1", (f"nvidia.com/gpu={uuid}",))
+        await plane.say(protocol.Spec(5, (held,)))
+        await until(lambda: plane.of(protocol.Status)[-1].observed_generation == 5)
+        assert (await done(plane, 2, "gpu-reset", gpuUuid=uuid)).reason == "Held"
+        missing = "GPU-00000000-0000-4000-8000-00000000dead"
+        assert (await done(plane, 3, "gpu-reset", gpuUuid=missing)).reason == "NoSuchGpu"
+
+
+@scenario
+async def test_acceptance_names_the_checks_that_failed(driver, tmp_path):
+    async with working(driver, tmp_path) as plane:
+        result = await done(plane, 1, "run-acceptance", checks=["gpus-present", "gpu-health"])
+        assert (result.outcome, [check["ok"] for check in result.result["checks"]]) == ("succeeded", [True, True])
+        driver.change(1, ecc=3)
+        result = await done(plane, 2, "run-acceptance", checks=["gpus-present", "gpu-health"])
+        assert (result.outcome, result.reason) == ("failed", "ChecksFailed: gpu-health")
+        assert "3 dram_uncorrectable" in result.result["checks"][1]["detail"]
+
+
+@scenario
+async def test_diagnostics_are_facts_without_a_secret(driver, tmp_path):
+    async with working(driver, tmp_path, token="bcjt_secret") as plane:
+        result = await done(plane, 1, "collect-diagnostics")
+        assert result.outcome == "succeeded"
+        assert [card["uuid"] for card in result.result["gpus"]] == [card["uuid"] for card in driver.gpus]
+        assert "bcjt_secret" not in json.dumps(result.result)
+
+
+@scenario
+async def test_a_reboot_is_answered_by_coming_back(driver, tmp_path):
+    async with scripted.plane() as plane:
+        machine = Machine(plane, driver, tmp_path, reboot=("touch", str(tmp_path / "rebooted")))
+        async with machine.running():
+            await until(lambda: plane.of(protocol.Status))
+            await plane.command(1, "reboot")
+            await until((tmp_path / "rebooted").exists)
+        assert plane.result(1) is None
+        driver.boot("0b5d9f0e-5c2e-4a5b-8f0e-000000000002")
+        async with machine.running():
+            await until(lambda: plane.epoch == 2)
+            assert plane.of(protocol.Hello)[-1].boot_id.endswith("2")
+            await plane.command(1, "reboot")
+            assert (await until(lambda: plane.result(1))).outcome == "succeeded"
+        assert (tmp_path / "rebooted").exists()
+
+
+@scenario
+async def test_a_reboot_that_the_machine_refuses_has_failed(driver, tmp_path):
+    async with working(driver, tmp_path, reboot=("false",)) as plane:
+        assert (await done(plane, 1, "reboot")).reason == "NotRebooted"
+
+
+@scenario
+async def test_an_upgrade_is_given_the_version_and_the_agent_ends_to_start_anew(driver, tmp_path):
+    async with scripted.plane() as plane:
+        installer = tmp_path / "install"
+        installer.write_text(f"#!/bin/sh\necho $2 > {tmp_path}/installed\n")
+        installer.chmod(0o755)
+        machine = Machine(plane, driver, tmp_path, upgrade=(str(installer), "--version"))
+        async with machine.running() as task:
+            await until(lambda: plane.of(protocol.Status))
+            await plane.command(1, "agent-upgrade", version="0.2.0")
+            assert await asyncio.wait_for(asyncio.shield(task), 20) is True
+        assert (await until(lambda: plane.result(1))).result == {"version": "0.2.0"}
+        assert (tmp_path / "installed").read_text() == "0.2.0\n"
+
+
+@scenario
+async def test_without_an_upgrade_command_there_is_no_upgrade(driver, tmp_path):
+    async with working(driver, tmp_path) as plane:
+        assert (await done(plane, 1, "agent-upgrade", version="0.2.0")).reason == "NotConfigured"
+        assert (await done(plane, 2, "agent-upgrade", version=VERSION)).outcome == "succeeded"
+
+
+BYTES = b"an image" * 100_000
+
+
+@pytest.fixture
+def depot():
+    """A server of one image, at any path."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(404 if self.path == "/none" else 200)
+            self.send_header("content-length", str(len(BYTES)))
+            self.end_headers()
+            self.wfile.write(BYTES)
+
+        def log_message(self, *_):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+DIGEST = sha256(BYTES).hexdigest()
+
+
+@scenario
+async def test_an_image_is_kept_under_its_digest_and_fetched_once(driver, tmp_path, depot):
+    async with working(driver, tmp_path) as plane:
+        given = {"url": f"{depot}/image", "sha256": DIGEST, "sizeBytes": len(BYTES)}
+        assert (await done(plane, 1, "prefetch-image", **given)).result["fetched"] is True
+        assert (await done(plane, 2, "prefetch-image", **given)).result["fetched"] is False
+        (kept,) = (tmp_path / "state" / "images").iterdir()
+        assert (kept.name, kept.read_bytes()) == (f"sha256-{DIGEST}", BYTES)
+
+
+@scenario
+async def test_an_image_that_is_not_what_was_named_is_not_kept(driver, tmp_path, depot):
+    async with working(driver, tmp_path) as plane:
+        cases = (
+            ({"sha256": "0" * 64}, "WrongDigest"),
+            ({"sizeBytes": 7}, "TooBig"),
+            ({"sizeBytes": len(BYTES) + 1}, "WrongSize"),
+            ({"url": f"{depot}/none"}, "NotFetched"),
+            ({"url": "http://127.0.0.1:9/x"}, "NotFetched"),
+            ({"sizeBytes": 1 << 50}, "NoSpace"),
+        )
+        for seq, (wrong, reason) in enumerate(cases, 1):
+            given = {"url": f"{depot}/image", "sha256": DIGEST} | wrong
+            assert (await done(plane, seq, "prefetch-image", **given)).reason == reason
+        assert list((tmp_path / "state" / "images").iterdir()) == []

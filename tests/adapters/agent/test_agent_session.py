@@ -5,9 +5,11 @@ import contextlib
 
 from fake_plane import KEY, NODE, FakeStore, allocation, opened, plane, scenario, spec_changed, until
 
+import scripted
 from adapters.agent import machines, protocol
 from adapters.agent.session import AgentSession, Backoff, Identity, reconcile
 from domain.inventory import NodeInventory
+from domain.node_spec import Sharing, Slice
 
 FOUND = NodeInventory.convert(machines.inventory_for("L4"))
 
@@ -35,6 +37,10 @@ class Recording:
             raise RuntimeError("no")
         del self._held[allocation_id]
 
+    async def shape(self, sharing):
+        if sharing.mode == "mig":
+            self.acts.append(("shape", len(sharing.layout)))
+
 
 class Pauses:
     """When each pause between two connections began, in the loop's seconds; stands in for chance."""
@@ -48,13 +54,29 @@ class Pauses:
 
 
 def reconciled(runtime, *allocations):
-    return asyncio.run(reconcile(protocol.Spec(1, tuple(allocations)), runtime))
+    return asyncio.run(reconcile(protocol.Spec(1, tuple(allocations)), runtime)).items
 
 
 def test_what_is_gone_is_torn_down_before_what_is_new_is_prepared():
     runtime = Recording(allocation("old"), allocation("kept"))
     assert reconciled(runtime, allocation("new"), allocation("kept")) == {"new": "prepared", "kept": "prepared"}
     assert runtime.acts == [("tear down", "old"), ("prepare", "new")]
+
+
+def test_gpus_are_cut_up_after_what_is_gone_and_before_what_is_new():
+    runtime = Recording(allocation("old"))
+    spec = protocol.Spec(1, (allocation("new"),), Sharing("mig", layout=(Slice("7g.80gb", 0),)))
+    assert asyncio.run(reconcile(spec, runtime)).done
+    assert runtime.acts == [("tear down", "old"), ("shape", 1), ("prepare", "new")]
+
+
+def test_gpus_that_could_not_be_cut_up_are_tried_again_though_nothing_is_allocated():
+    class Stubborn(Recording):
+        async def shape(self, sharing):
+            raise RuntimeError("no")
+
+    reached = asyncio.run(reconcile(protocol.Spec(1, (), Sharing("mig")), Stubborn()))
+    assert (reached.items, reached.done) == ({}, False)
 
 
 def test_reconciling_twice_does_nothing_the_second_time():
@@ -176,3 +198,25 @@ async def test_an_agent_does_not_chase_a_rival_with_its_key():
         async with opened(made):
             await until(lambda: session.epoch == 3)
             assert asyncio.get_running_loop().time() - pauses.began[0] > 0.19
+
+
+@scenario
+async def test_what_changed_beside_the_spec_is_mended_and_told_and_else_nothing_is():
+    runtime = Recording()
+    async with scripted.plane() as made, running(agent(made, runtime)) as session:
+        await made_ready(made, protocol.Spec(1, (allocation("a"),)))
+        session.reconsider()
+        runtime._held.clear()
+        runtime.failing.add("a")
+        session.reconsider()
+        await until(lambda: made.of(protocol.Status)[-1].items == {"a": "failed"})
+        assert len(made.of(protocol.Status)) == 3
+        await made.say(protocol.Spec(1, (allocation("a"),)))
+        await until(lambda: len(made.of(protocol.Status)) == 4)
+
+
+async def made_ready(made, spec):
+    """The agent's first session, with a spec that it has answered."""
+    await until(lambda: made.of(protocol.Status))
+    await made.say(spec)
+    await until(lambda: made.of(protocol.Status)[-1].observed_generation == spec.generation)

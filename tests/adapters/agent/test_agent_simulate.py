@@ -1,21 +1,29 @@
 """Simulated machines are as good as real ones to the domain; a fleet joins once and comes back."""
 
 import asyncio
+import contextlib
 import gc
+import resource
 import stat
 import weakref
 
 import pytest
 from click.testing import CliRunner
-from fake_plane import FakeStore, joined, plane, scenario, until
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from fake_plane import NODE, FakeStore, allocation, joined, plane, scenario, until
 from litestar import Litestar, Request, Response, post
 from msgspec import json
 
-from adapters.agent import simulate
+import scripted
+from adapters.agent import durable, joining, protocol, simulate
+from adapters.agent import executors as real
 from adapters.agent.session import Backoff
+from adapters.agent.simulated import Host, executors
 from adapters.cli.agent import agent
-from domain import device, fingerprint, mig
+from domain import device, fingerprint, inventory, mig
 from domain.inventory import NodeInventory
+from domain.node_command import TYPES
+from domain.node_spec import Sharing, Slice
 
 MODELS = ("H100", "A100", "L4")
 
@@ -117,7 +125,7 @@ def _fields(event):
     return {name: getattr(event, name) for name in event.__struct_fields__}
 
 
-_FLEET_KEY = simulate.Ed25519PrivateKey.generate()
+_FLEET_KEY = Ed25519PrivateKey.generate()
 
 
 def plane_with(joins):
@@ -199,3 +207,108 @@ def test_the_command_names_what_is_wrong_with_the_server(tmp_path):
     done = CliRunner().invoke(agent, ["simulate", "2", "--server", "ftp://x", "--join-token", "t", "--state", state])
     assert done.exit_code == 2
     assert "--server" in done.output
+
+
+class ByHand:
+    """A fleet of one in its first session with a plane by hand."""
+
+    def __init__(self, made, tmp_path, model="A100", **more):
+        self.made = made
+        keys = joining.Keyring(tmp_path / "fleet.json")
+        keys.key("sim")
+        keys.put(("sim", NODE))
+        member = simulate.Member(
+            name="sim", join_token="t", inventory=lambda: simulate.inventory_for(model, index=1), **more
+        )
+        self.fleet = simulate.Fleet(
+            made.address, [member], tmp_path / "fleet.json", prepare_seconds=0, backoff=Backoff(0.01, 0.02)
+        )
+
+    async def done(self, seq, name, **params):
+        await self.made.command(seq, name, **params)
+        return await scripted.until(lambda: self.made.result(seq))
+
+
+@contextlib.asynccontextmanager
+async def by_hand(tmp_path, **more):
+    async with scripted.plane() as made:
+        node = ByHand(made, tmp_path, **more)
+        task = asyncio.create_task(node.fleet.run())
+        await until(lambda: made.of(protocol.Status))
+        yield node
+        await stopped(task)
+
+
+@scenario
+async def test_a_simulated_reboot_forgets_what_was_held_and_comes_back(tmp_path):
+    async with by_hand(tmp_path) as node:
+        await node.made.say(protocol.Spec(1, (allocation("a"),)))
+        await until(lambda: node.made.of(protocol.Status)[-1].items == {"a": "prepared"})
+        await node.made.command(1, "reboot")
+        await until(lambda: node.made.epoch == 2)
+        assert node.made.result(1) is None
+        assert len({hello.boot_id for hello in node.made.of(protocol.Hello)}) == 2
+        await until(lambda: node.made.of(protocol.Status)[-1].items == {})
+        assert (await node.done(1, "reboot")).outcome == "succeeded"
+
+
+@scenario
+async def test_simulated_acceptance_fails_where_the_member_says_so(tmp_path):
+    async with by_hand(tmp_path, failing=("gpu-health",)) as node:
+        assert (await node.done(1, "run-acceptance", checks=["disks"])).outcome == "succeeded"
+        result = await node.done(2, "run-acceptance")
+        assert (result.outcome, result.reason) == ("failed", "ChecksFailed: gpu-health")
+        assert [check["name"] for check in result.result["checks"] if not check["ok"]] == ["gpu-health"]
+
+
+@scenario
+async def test_a_simulated_layout_is_told_as_inventory(tmp_path):
+    async with by_hand(tmp_path) as node:
+        assert len(node.made.of(protocol.Inventory)) == 1
+        await node.made.shape(Sharing("mig", layout=(Slice("3g.40gb", 0), Slice("3g.40gb", 4))))
+        await until(lambda: len(node.made.of(protocol.Inventory)) == 2)
+        told = NodeInventory.parse(bytes(node.made.of(protocol.Inventory)[-1].inventory))
+        assert [[one.start for one in card.mig_instances] for card in told.gpus] == [[0, 4]] * 8
+        result = await node.done(1, "apply-mig-layout")
+        assert {card["slices"] for card in result.result["gpus"]} == {2}
+        await node.made.shape(Sharing("mig", layout=(Slice("3g.40gb", 3),)))
+        assert (await node.done(2, "apply-mig-layout")).reason == "NotPartitioned"
+
+
+@scenario
+async def test_a_simulated_node_does_whatever_else_it_is_told(tmp_path):
+    async with by_hand(tmp_path) as node:
+        hardware = node.fleet.machine("sim").found()
+        assert (await node.done(1, "inspect")).result == {"hash": inventory.document_hash(hardware)}
+        given = {
+            "collect-diagnostics": {},
+            "gpu-reset": {"gpuUuid": hardware.gpus[0].uuid},
+            "prefetch-image": {"url": "https://x/y", "sha256": "0" * 64},
+            "agent-upgrade": {"version": "9"},
+        }
+        for seq, (name, params) in enumerate(given.items(), 2):
+            assert (await node.done(seq, name, **params)).outcome == "succeeded"
+
+
+def test_every_command_has_an_executor_real_and_simulated():
+    member = simulate.Member(name="n", join_token="t", inventory={})
+    simulated = executors(Host(simulate.Machine(member), member, lambda: None, lambda: None))
+    assert set(simulated) == set(real.executors(None)) == set(TYPES)
+
+
+def test_keys_are_kept_with_one_write_for_all(tmp_path, monkeypatch):
+    writes = []
+    monkeypatch.setattr(durable, "write", lambda path, content: writes.append(content))
+    keys = joining.Keyring(tmp_path / "k.json")
+    keys.make(f"n{n}" for n in range(50))
+    keys.put(*((f"n{n}", f"node_{n}") for n in range(50)))
+    assert len(writes) == 2
+    assert keys.get("n7").node_id == "node_7"
+
+
+def test_more_nodes_than_open_files_are_refused_by_name(monkeypatch, tmp_path):
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (100, 100))
+    given = ["simulate", "9", "--join-token", "t", "--state", str(tmp_path / "s.json")]
+    done = CliRunner().invoke(agent, given)
+    assert done.exit_code == 2
+    assert "this process may have 100" in done.output
