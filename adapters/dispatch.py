@@ -13,7 +13,7 @@ from commands import unit
 from commands.gatekeeper import Gatekeeper
 from commands.ports import Ports
 from domain import errors
-from domain.access import Session
+from domain.access import Resource, Session
 from domain.operation import Answer, Call, Operation, Reading, Request
 from projections import table
 from queries import past
@@ -87,6 +87,9 @@ class Dispatcher:
         def unseen(type: str, id: str, field: str) -> errors.NotFound:
             return self.gatekeeper.unseen(session, operation.action, type, id, field, call.request_id)
 
+        def decide(resource: Resource) -> None:
+            self.gatekeeper.decide(session, operation.action, resource, call.request_id)
+
         return Reader(
             connection,
             session,
@@ -101,6 +104,7 @@ class Dispatcher:
             self._visible,
             as_of,
             self._store.load_as_of,
+            decide,
         )
 
     def _position(self, as_of: str) -> int:

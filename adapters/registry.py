@@ -5,6 +5,7 @@ from typing import Final
 from commands import (
     join_tokens,
     joining,
+    node_command_ends,
     node_commands,
     node_provision,
     node_service,
@@ -37,6 +38,7 @@ OPERATIONS: Final = operation.table(
     node_provision.OPERATIONS,
     node_queries.OPERATIONS,
     node_commands.OPERATIONS,
+    node_command_ends.OPERATIONS,
     node_command_queries.OPERATIONS,
     devices.OPERATIONS,
     capacity.OPERATIONS,

@@ -1,7 +1,7 @@
 """What the result of a command means for its node: acceptance decides commissioning and adoption (domain.md §3, §8)."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -9,7 +9,16 @@ from commands import node_commands
 from domain import node, node_command, provision
 from domain.event import Change
 
-FAILED = "AcceptanceFailed"
+FAILED: Final = "AcceptanceFailed"
+MOST_NAMES: Final = 32
+MOST_SAID: Final = 512
+
+_WAYS: Final[Mapping[str, tuple[provision.Provision, provision.Provision]]] = {
+    "adoption": ("adopting", "adopted"),
+    "inspection": ("inspecting", "commissioning"),
+    "commissioning": ("commissioning", "ready"),
+}
+"""Where a node is while a command of this purpose decides, and where success brings it."""
 
 
 class Followed(Struct, frozen=True):
@@ -28,22 +37,26 @@ def follow(
     new_id: Callable[[str], str],
     now: int,
 ) -> Followed:
-    """What a finished command brings to its node; `checks` are those that the node's pool demands."""
-    passed = isinstance(ended, node_command.Succeeded)
-    result: dict[str, Any] = ended.result if isinstance(ended, node_command.Succeeded | node_command.Failed) else {}
-    events: list[node.Events] = _judge(state, result, passed, now) if of.name == "run-acceptance" else []
-    match of.purpose:
-        case "adoption":
-            events += _move(state, "adopted" if passed else "failed", "AcceptancePassed" if passed else FAILED, now)
-        case "commissioning":
-            events += _move(state, "ready" if passed else "failed", "AcceptancePassed" if passed else FAILED, now)
-        case "inspection" if not passed:
-            events += _move(state, "failed", "InspectionFailed", now)
-        case "inspection" if state.provision_state == "inspecting":
-            return commission(node_id, state, events, checks, new_id, now)
-        case _:
-            pass
-    return Followed(events, [])
+    """What a finished command brings to its node; `checks` are those that the node's pool demands.
+
+    A node that an operator moved on meanwhile stays where it is. A success whose own checks say otherwise is none.
+    """
+    failures = _failures(ended)
+    passed = isinstance(ended, node_command.Succeeded) and not failures
+    events: list[node.Events] = []
+    if of.name == "run-acceptance" and _tells(of, ended):
+        events += _judge(state, passed, failures, now)
+    if of.purpose is None or of.purpose == "assignment":
+        return Followed(events, [])
+    at, onward = _WAYS[of.purpose]
+    called_off = isinstance(ended, node_command.Cancelled) and of.purpose == "adoption"
+    if state.provision_state != at or called_off:
+        return Followed(events, [])
+    if not passed:
+        return Followed([*events, node.Moved("failed", type(ended).__name__, now)], [])
+    if of.purpose == "inspection":
+        return commission(node_id, state, events, checks, new_id, now)
+    return Followed([*events, node.Moved(onward, "AcceptancePassed", now)], [])
 
 
 def commission(
@@ -75,23 +88,29 @@ def demand(
     return node_commands.queue(state, node_id, new_id("cmd"), "run-acceptance", now, params=params, purpose=purpose)
 
 
-def _judge(state: node.State, result: dict[str, Any], passed: bool, now: int) -> list[node.Events]:
+def _tells(of: node_command.State, ended: node_command.Events) -> bool:
+    """One that never began says nothing of the node, unless something waits for its word."""
+    begun = isinstance(ended, node_command.Succeeded | node_command.Failed)
+    return begun or (isinstance(ended, node_command.Expired) and of.purpose is not None)
+
+
+def _judge(state: node.State, passed: bool, failures: Mapping[str, str], now: int) -> list[node.Events]:
     raised = next((one for one in state.conditions if one.type == FAILED), None)
     if passed:
         return [] if raised is None else [node.ConditionCleared(FAILED, now)]
-    names = _failed(result)
-    if raised is not None and raised.names == names:
-        return []
-    return [node.ConditionRaised(node.Condition(FAILED, "ChecksFailed", ", ".join(names), now, names=names))]
+    said = "; ".join(f"{name}: {detail}" if detail else name for name, detail in failures.items())[:MOST_SAID]
+    since = raised.since if raised else now
+    reason = "ChecksFailed" if failures else "NoVerdict"
+    found = node.Condition(FAILED, reason, said, since, names=tuple(failures))
+    return [] if found == raised else [node.ConditionRaised(found)]
 
 
-def _failed(result: dict[str, Any]) -> tuple[str, ...]:
-    """The names of the checks that were not passed, of whatever a node sent."""
+def _failures(ended: node_command.Events) -> dict[str, str]:
+    """The checks that were not passed, with what is said of each; an agent's word, so of any shape."""
+    result: dict[str, Any] = ended.result if isinstance(ended, node_command.Succeeded | node_command.Failed) else {}
     checks = result.get("checks")
-    found = [one for one in checks if isinstance(one, dict)] if isinstance(checks, list) else []
-    return tuple(sorted({str(one.get("name"))[:63] for one in found if one.get("ok") is not True}))
-
-
-def _move(state: node.State, to: provision.Provision, reason: str, now: int) -> list[node.Events]:
-    """Skipped where an operator has moved the node on meanwhile."""
-    return [node.Moved(to, reason, now)] if to in provision.MOVES[state.provision_state] else []
+    failed: dict[str, str] = {}
+    for check in checks if isinstance(checks, list) else ():
+        if isinstance(check, dict) and check.get("ok") is not True and isinstance(name := check.get("name"), str):
+            failed[name[:63]] = detail if isinstance(detail := check.get("detail"), str) else ""
+    return dict(sorted(failed.items())[:MOST_NAMES])

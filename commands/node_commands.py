@@ -2,13 +2,12 @@
 
 from typing import Annotated, Any, Final
 
-import msgspec
 from msgspec import Meta
 
 from commands.of_nodes import alive
 from commands.ports import Loaded, Store
 from commands.unit import Outcome, Unit
-from domain import errors, ids, node, node_command, schedulability
+from domain import errors, node, node_command, pool, schedulability
 from domain.event import Change
 from domain.operation import Operation, Request
 
@@ -32,11 +31,6 @@ class Issue(Request, frozen=True, kw_only=True):
     not_after: Instant | None = None
     min_generation: Annotated[int, Meta(ge=0, le=2**53)] | None = None
     force: bool = False
-
-
-class Cancel(Request, frozen=True, kw_only=True):
-    id: str
-    reason: Annotated[str, Meta(min_length=1, max_length=255)] = "cancelled"
 
 
 def queue(
@@ -76,7 +70,8 @@ def issue(command: Issue, unit: Unit) -> Outcome:
     loaded = unit.existing(command.id)
     state: node.State = loaded.state
     alive(state, "a command")
-    params = check(command, state, unit.now)
+    of: pool.Policy = unit.load(state.pool_id).state.policy if state.pool_id else pool.Policy()
+    params = with_pools_checks(check(command, state, unit.now), command.name, of.acceptance)
     if node_command.TYPES[command.name].flags.disruptive and not command.force:
         held = tuple(unit.ports.store.booked(command.id))
         if held:
@@ -100,18 +95,14 @@ def issue(command: Issue, unit: Unit) -> Outcome:
 
 def check(command: Issue, state: node.State, now: int) -> dict[str, Any]:
     """The params as they are kept; refuses what the type or this node cannot take, naming the field."""
-    try:
-        params = msgspec.convert(command.params, node_command.params(command.name))
-    except msgspec.ValidationError as wrong:
-        message, _, path = str(wrong).partition(" - at `$")
-        raise errors.Invalid(f"params{path.rstrip('`')}", message) from None
+    params = node_command.checked(command.name, command.params)
     if len(state.commands) >= MOST_OUTSTANDING:
         raise errors.Conflict(f"the node has {MOST_OUTSTANDING} commands to do; cancel some or wait")
     if command.name == "apply-mig-layout" and state.sharing.mode != "mig":
         raise errors.Invalid("name", "the node's GPUs are not to be partitioned: its pool is not of sharing mig")
-    if isinstance(params, node_command.GpuReset):
+    if command.name == "gpu-reset":
         known = [card.uuid for card in state.inventory.gpus] if state.inventory else []
-        if params.gpu_uuid not in known:
+        if params["gpuUuid"] not in known:
             raise errors.Invalid("params.gpuUuid", f"the node has {', '.join(known) or 'no GPU'}")
     begin = max(command.not_before or 0, now)
     if command.not_after is not None and command.not_after <= begin:
@@ -120,25 +111,13 @@ def check(command: Issue, state: node.State, now: int) -> dict[str, Any]:
         raise errors.Invalid("notAfter", "lies more than 366 days ahead")
     if command.min_generation is not None and command.min_generation > state.generation:
         raise errors.Invalid("minGeneration", f"the NodeSpec is at generation {state.generation}")
-    kept: dict[str, Any] = msgspec.to_builtins(params)
-    return kept
+    return params
 
 
-def cancel(command: Cancel, unit: Unit) -> Outcome:
-    """A command that may be running already cannot be called back."""
-    loaded = unit.load(ids.parse("cmd", command.id))
-    state: node_command.State = loaded.state
-    of = unit.ports.store.resolve(unit.session.tenant_id, "compute-node", state.node_id) if loaded.version else None
-    if of is None:
-        raise unit.unseen("command", command.id)
-    unit.decide(of)
-    if state.status == "cancelled":
-        return Outcome((Change(command.id, loaded.version, ()),))
-    node_command.must_move(state, "cancelled", "cancel")
-    cancelled = node_command.Cancelled(command.reason, unit.now)
-    on_node = unit.load(state.node_id)
-    settled = Change(state.node_id, on_node.version, (node.CommandSettled(command.id),))
-    return Outcome((Change(command.id, loaded.version, (cancelled,)), settled))
+def with_pools_checks(params: dict[str, Any], name: node_command.Name, checks: tuple[str, ...]) -> dict[str, Any]:
+    """An acceptance that names no checks runs those of the node's pool."""
+    asked = name != "run-acceptance" or params.get("checks") or not checks
+    return params if asked else {**params, "checks": list(checks)}
 
 
 def drop_all(store: Store, state: node.State, reason: str, now: int) -> tuple[list[Change], list[node.Events]]:
@@ -207,18 +186,5 @@ OPERATIONS = (
         status=201,
         refusals=(*_REFUSALS, errors.KeyReused),
         key="accepted",
-    ),
-    Operation(
-        name="commands.cancel",
-        verb="POST",
-        path="/v1/commands/{id}/cancel",
-        request=Cancel,
-        response=node_command.View,
-        on=("compute-node/{nodeId}",),
-        decided_inside=True,
-        handle=cancel,
-        view=node_command.view,
-        summary="Call off a command that was not delivered yet",
-        refusals=_REFUSALS,
     ),
 )

@@ -6,11 +6,11 @@ from typing import Any, Literal
 
 import msgspec
 
-from commands import acceptance, node_commands
 from commands.acting import act, following
 from commands.gathering import Gathered
+from commands.node_command_ends import finish
 from commands.ports import Store
-from domain import errors, node, node_command, pool
+from domain import errors, node, node_command
 from domain.event import Change, Fence, Meta
 
 log = logging.getLogger(__name__)
@@ -88,7 +88,7 @@ def take_result(
             return ()
         ended = answered(outcome, reason, result, store.now())
         gathered = Gathered(store)
-        finish(store, gathered, command_id, ended, new_id)
+        finish(store, gathered, command_id, ended, new_id, store.now())
         return gathered.changes()
 
     act(store, _about(store, node_id, command_id), decide)
@@ -106,29 +106,14 @@ def answered(outcome: Outcome, reason: str, result: dict[str, Any], now: int) ->
             return node_command.Expired(now)
 
 
-def finish(store: Store, gathered: Gathered, command_id: str, ended: node_command.Events, new_id: New) -> None:
-    """A command reaches its end: its own event, its node's, and what it decides there."""
-    loaded = gathered.load(command_id)
-    of: node_command.State = loaded.state
-    on_node = gathered.load(of.node_id)
-    state: node.State = on_node.state
-    policy: pool.Policy = store.load(state.pool_id).state.policy if state.pool_id else pool.Policy()
-    now = store.now()
-    settled = node.CommandSettled(command_id)
-    followed = acceptance.follow(of.node_id, state, of, ended, policy.acceptance, new_id, now)
-    events = node_commands.settled(state, [settled, *followed.events], now)
-    gathered.add([Change(command_id, loaded.version, (ended,)), Change(of.node_id, on_node.version, events)])
-    gathered.add(followed.changes)
-
-
 def rejoined(store: Store, gathered: Gathered, node_id: str, boot_id: str, new_id: New) -> None:
-    """The node has booted anew: what was to end with that is done (O37)."""
+    """What was to end with a boot is done (O37), but for what was handed over under a boot id that nobody knows."""
     state: node.State = gathered.load(node_id).state
     for queued in state.commands:
         of: node_command.State = gathered.load(queued.id).state
-        if of.status == "delivered" and of.flags.rejoin and of.boot_id != boot_id:
+        if of.status == "delivered" and of.flags.rejoin and of.boot_id not in (None, boot_id):
             done = node_command.Succeeded({"bootId": boot_id, "formerBootId": of.boot_id}, store.now())
-            finish(store, gathered, queued.id, done, new_id)
+            finish(store, gathered, queued.id, done, new_id, store.now())
 
 
 def overdue(of: node_command.State, now: int) -> node_command.Events | None:
@@ -153,7 +138,7 @@ def expire(store: Store, command_id: str, fence: Fence, new_id: New) -> int | No
         if ended is None:
             return ()
         gathered = Gathered(store)
-        finish(store, gathered, command_id, ended, new_id)
+        finish(store, gathered, command_id, ended, new_id, store.now())
         return gathered.changes()
 
     cause = store.load(command_id)

@@ -1,8 +1,10 @@
 """A node command: a durable one-shot message to one node, numbered and delivered in order (domain.md §8)."""
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal, assert_never
 
+import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import asdict, replace
 
@@ -37,6 +39,9 @@ MOVES: Final[Mapping[Status, tuple[Status, ...]]] = {
 FINAL: Final = frozenset(state for state, following in MOVES.items() if not following)
 MAX_RESULT: Final = 65_536
 """Bytes of a result's JSON."""
+
+_NAMED: Final = re.compile(r"Object (?:missing required|contains unknown) field `([^`]*)`")
+_PLACE: Final = re.compile(r"(.*) - at `\$\.(.*)`", re.DOTALL)
 
 
 class Params(Struct, frozen=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True):
@@ -97,6 +102,23 @@ _PARAMS: Final[Mapping[Name, type[Params]]] = {
 
 def params(name: Name) -> type[Params]:
     return _PARAMS.get(name, Params)
+
+
+def checked(name: Name, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The params as this command takes them; raises errors.Invalid naming `params.x`."""
+    of = params(name)
+    try:
+        made: dict[str, Any] = msgspec.to_builtins(msgspec.convert(given, of))
+        return made
+    except msgspec.ValidationError as error:
+        said = str(error)
+    known = ", ".join(field.encode_name for field in msgspec.structs.fields(of)) or "none"
+    if match := _NAMED.match(said):
+        needed = "this is required" if "missing" in said else f"there is no such field; {name} takes: {known}"
+        raise errors.Invalid(f"params.{match[1]}"[:300], needed)
+    match = _PLACE.fullmatch(said)
+    field, message = (f"params.{match[2]}", match[1]) if match else ("params", said)
+    raise errors.Invalid(field[:300], message[:1].lower() + message[1:300])
 
 
 TYPES: Final[Mapping[Name, Type]] = {

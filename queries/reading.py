@@ -31,10 +31,11 @@ Fetch = Callable[[Place | None], list[Row]]
 class Reader(msgspec.Struct, frozen=True):
     """A connection for this query, who asks, and the log's own streams for what must be current.
 
-    `resolve` gives a thing as the caller's tenant sees it, `allowed` decides an action on it, `unseen` keeps a record
-    of what did not resolve and makes the refusal. `log` reads events by position, `visible` is the position up to
-    which everything has been read. `as_of` is the position that is asked for, None is the present; `load_as_of` folds
-    a stream up to a position. `position` is what the answer shows.
+    `resolve` gives a thing as the caller's tenant sees it, `allowed` decides an action on it, `decide` decides the
+    operation itself and refuses, `unseen` keeps a record of what did not resolve and makes the refusal. `log` reads
+    events by position, `visible` is the position up to which everything has been read. `as_of` is the position that
+    is asked for, None is the present; `load_as_of` folds a stream up to a position. `position` is what the answer
+    shows.
     """
 
     connection: Connection[Any]
@@ -50,6 +51,7 @@ class Reader(msgspec.Struct, frozen=True):
     visible: Callable[[], int]
     as_of: int | None
     load_as_of: Callable[[str, int], Any]
+    decide: Callable[[Resource], None]
 
 
 def tenants(request: Listing, read: Reader) -> str | None:

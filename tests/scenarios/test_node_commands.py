@@ -6,9 +6,11 @@ import pytest
 
 from commands import agents, node_sessions
 from domain import errors, node, node_command
+from domain.event import Append, Change, Meta
 from given import SEVEN, Plane, inventory, partitioned
 
 HOUR = 3_600_000
+MOVED = node.Moved("failed", "Broken", 1)
 
 
 class Agent:
@@ -117,10 +119,10 @@ def test_a_disruptive_command_is_refused_while_something_runs_unless_forced(plan
 @pytest.mark.parametrize(
     ("name", "fields", "field"),
     [
-        ("gpu-reset", {}, "params"),
+        ("gpu-reset", {}, "params.gpuUuid"),
         ("gpu-reset", {"params": {"gpuUuid": "GPU-1"}}, "params.gpuUuid"),
         ("gpu-reset", {"params": {"gpuUuid": "GPU-" + "0" * 8 + "-0000-0000-0000-" + "0" * 12}}, "params.gpuUuid"),
-        ("reboot", {"params": {"now": True}}, "params"),
+        ("reboot", {"params": {"now": True}}, "params.now"),
         ("run-acceptance", {"params": {"checks": ["burn-in"]}}, "params.checks[0]"),
         ("prefetch-image", {"params": {"url": "file:///etc/shadow", "sha256": "0" * 64}}, "params.url"),
         ("apply-mig-layout", {}, "name"),
@@ -255,3 +257,27 @@ def test_the_types_say_what_each_takes(plane: Plane) -> None:
     assert set(types) == set(node_command.TYPES)
     assert types["reboot"]["flags"] == {"idempotent": False, "disruptive": True, "exclusive": True, "rejoin": True}
     assert set(types["prefetch-image"]["params"]["required"]) == {"url", "sha256"}
+
+
+def test_a_success_whose_own_checks_say_otherwise_is_none_and_one_that_never_began_says_nothing(plane: Plane) -> None:
+    _, (node_id,) = plane.fleet()
+    agent = Agent(plane, node_id)
+    first, second = (issue(plane, node_id, "run-acceptance").json()["id"] for _ in range(2))
+    agent.deliver(first)
+    agent.answer(first, "succeeded", **agent.checks(memory=False, disks=True))
+    (raised,) = agent.state.conditions
+    assert (raised.type, raised.names) == ("AcceptanceFailed", ("memory",))
+    agent.deliver(second)
+    agent.answer(second, "expired")
+    assert agent.state.conditions == (raised,)
+
+
+def test_an_inspection_that_is_called_off_leads_nowhere(plane: Plane) -> None:
+    node_id = plane.join(plane.site(), "n1", inventory(index=71))
+    agent = Agent(plane, node_id)
+    agent.boot("boot-1")
+    plane.store.append(Append((Change(node_id, plane.store.load(node_id).version, (MOVED,)),), Meta("test")))
+    plane.root.ok("POST", f"/v1/nodes/{node_id}/inspect", {})
+    *_, looking = agent.outstanding()
+    plane.root.ok("POST", f"/v1/commands/{looking}/cancel", {})
+    assert agent.state.provision_state == "failed"
