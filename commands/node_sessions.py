@@ -118,16 +118,10 @@ def rejoined(store: Store, gathered: Gathered, node_id: str, boot_id: str, new_i
 
 def overdue(of: node_command.State, now: int) -> node_command.Events | None:
     """How time alone ends a command: it was too late to begin, or its node never answered."""
-    if of.status == "queued" and of.not_after < now:
-        return node_command.Expired(now)
-    answer_by = (of.delivered_at or 0) + 1000 * (of.timeout_seconds + GRACE_S)
-    if of.status == "delivered" and answer_by < now:
-        return node_command.Failed("TimedOut", {}, now)
-    return None
-
-
-GRACE_S = 60
-"""Seconds beyond a type's time-out: an agent ends by itself what takes too long, and says so."""
+    due = node_command.due_at(of)
+    if due is None or due > now:
+        return None
+    return node_command.Expired(now) if of.status == "queued" else node_command.Failed("TimedOut", {}, now)
 
 
 def expire(store: Store, command_id: str, fence: Fence, new_id: New) -> int | None:

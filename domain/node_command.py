@@ -39,6 +39,8 @@ MOVES: Final[Mapping[Status, tuple[Status, ...]]] = {
 FINAL: Final = frozenset(state for state, following in MOVES.items() if not following)
 MAX_RESULT: Final = 65_536
 """Bytes of a result's JSON."""
+GRACE_MS: Final = 60_000
+"""What a node gets beyond its command's time: an agent ends by itself what takes too long, and says so."""
 
 _NAMED: Final = re.compile(r"Object (?:missing required|contains unknown) field `([^`]*)`")
 _PLACE: Final = re.compile(r"(.*) - at `\$\.(.*)`", re.DOTALL)
@@ -84,7 +86,7 @@ class Flags(Struct, frozen=True, rename="camel"):
 
 
 class Type(Struct, frozen=True, rename="camel"):
-    """A command type. A node that has not answered `timeout_seconds` after delivery has failed."""
+    """A command type. A node that has not answered so long after it began has failed."""
 
     name: Name
     summary: str
@@ -257,6 +259,21 @@ def evolve(state: State, event: Events) -> State:
             return replace(state, status="cancelled", reason=reason, finished_at=at)
         case _:
             assert_never(event)
+
+
+def due_at(state: State) -> int | None:
+    """When time alone ends it (epoch ms): too late to begin, or begun and not answered for too long.
+
+    What is delivered may begin until `notAfter`; what is acknowledged has begun.
+    """
+    match state.status:
+        case "queued":
+            return state.not_after + 1
+        case "delivered":
+            begun = state.acknowledged_at or max(state.delivered_at or 0, state.not_after)
+            return begun + 1000 * state.timeout_seconds + GRACE_MS
+        case _:
+            return None
 
 
 def must_move(state: State, to: Status, verb: str) -> None:

@@ -23,27 +23,13 @@ CREATE INDEX node_commands_by_node ON node_commands (node_id, created_at, id);
 CREATE INDEX node_commands_due ON node_commands (due_at) WHERE due_at IS NOT NULL;
 """
 
-GRACE_MS = 61_000
-"""A little more than an agent's own time-out."""
-
 
 def facets(state: node_command.State) -> tuple[Any, ...]:
     return state.owner_tenant_id, state.node_id, state.name, state.status
 
 
-def due_at(state: node_command.State) -> int | None:
-    """When time alone may end it (epoch ms)."""
-    match state.status:
-        case "queued":
-            return state.not_after + 1
-        case "delivered" if state.delivered_at is not None:
-            return state.delivered_at + 1000 * state.timeout_seconds + GRACE_MS
-        case _:
-            return None
-
-
 def columns(state: node_command.State) -> tuple[Any, ...]:
-    return due_at(state), state.created_at
+    return node_command.due_at(state), state.created_at
 
 
 MODEL = Documents(

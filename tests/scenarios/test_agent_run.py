@@ -174,6 +174,31 @@ def test_a_machine_joins_holds_dies_and_comes_back_as_the_same_node(running: Run
     assert len(running.ok("GET", "nodes")["items"]) == 1
 
 
+def test_a_machine_does_what_it_is_told_and_is_adopted_by_what_it_shows(running: Running, node: Node) -> None:
+    site, pool_id = pool(running)
+    running.ok("PATCH", f"pools/{pool_id}", {"policy": {"acceptance": ["gpus-present", "gpu-health", "memory"]}})
+    token = running.ok("POST", "join-tokens", {"siteId": site, "trust": "platform", "poolId": pool_id})["token"]
+    node.start(token)
+    seen = until(lambda: next(iter(running.ok("GET", "nodes?connectivity=connected")["items"]), None))
+    assert running.ok("POST", f"nodes/{seen['id']}/adopt", {})["provisionState"] == "adopting"
+    until(lambda: running.ok("GET", f"nodes/{seen['id']}")["provisionState"] == "adopted")
+    told = []
+    for name, ends in (("collect-diagnostics", "succeeded"), ("inspect", "succeeded"), ("gpu-reset", "succeeded")):
+        params = {"gpuUuid": node.driver.gpus[0]["uuid"]} if name == "gpu-reset" else {}
+        body = {"name": name, "params": params}
+        told.append((running.ok("POST", f"nodes/{seen['id']}/commands", body)["id"], ends))
+    for command_id, ends in told:
+        done = until(lambda id=command_id: _ended(running, id))
+        assert (done["status"], done["reason"]) == (ends, None), done
+        assert done["acknowledgedAt"] <= done["finishedAt"]
+    assert until(lambda: not running.ok("GET", f"nodes/{seen['id']}")["commands"])
+
+
+def _ended(running: Running, command_id: str) -> Any:
+    shown = running.ok("GET", f"commands/{command_id}")
+    return shown if shown["finishedAt"] is not None else None
+
+
 def _in(running: Running, reservation_id: str, state: str) -> Any:
     shown = running.ok("GET", f"reservations/{reservation_id}", who="acme")
     return shown if shown["state"] == state else None

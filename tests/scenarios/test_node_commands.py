@@ -1,5 +1,6 @@
 """Commands to nodes, told over HTTP, with the test as the node's agent (domain.md §8; O36, O37)."""
 
+import time
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from commands import agents, node_sessions
 from domain import errors, node, node_command
 from domain.event import Append, Change, Meta
-from given import SEVEN, Plane, inventory, partitioned
+from given import DEADLINE_S, SEVEN, Plane, inventory, partitioned
 
 HOUR = 3_600_000
 MOVED = node.Moved("failed", "Broken", 1)
@@ -281,3 +282,36 @@ def test_an_inspection_that_is_called_off_leads_nowhere(plane: Plane) -> None:
     *_, looking = agent.outstanding()
     plane.root.ok("POST", f"/v1/commands/{looking}/cancel", {})
     assert agent.state.provision_state == "failed"
+
+
+def test_what_could_not_begin_in_time_expires_by_itself(plane: Plane) -> None:
+    _, (node_id,) = plane.fleet()
+    soon = plane.store.now() + 300
+    command = issue(plane, node_id, "inspect", notAfter=soon).json()["id"]
+    deadline = time.monotonic() + DEADLINE_S
+    while shown(plane, command)["status"] == "queued":
+        assert time.monotonic() < deadline
+        plane.wired.follower.wait(plane.wired.follower.position + 1, 0.05)
+    assert (shown(plane, command)["status"], Agent(plane, node_id).outstanding()) == ("expired", [])
+    assert shown(plane, command)["finishedAt"] > soon
+
+
+@pytest.mark.parametrize(
+    ("fields", "now", "ends"),
+    [
+        ({"status": "queued", "not_after": 10}, 10, None),
+        ({"status": "queued", "not_after": 10}, 11, node_command.Expired(11)),
+        ({"status": "delivered", "delivered_at": 5, "not_after": 10, "timeout_seconds": 1}, 61_009, None),
+        (
+            {"status": "delivered", "delivered_at": 5, "not_after": 10, "timeout_seconds": 1},
+            61_010,
+            node_command.Failed("TimedOut", {}, 61_010),
+        ),
+        ({"status": "delivered", "acknowledged_at": 900, "not_after": 10, "timeout_seconds": 1}, 61_010, None),
+        ({"status": "succeeded", "not_after": 10}, 10**9, None),
+    ],
+)
+def test_a_node_has_until_not_after_to_begin_and_its_commands_time_to_answer(
+    fields: dict[str, Any], now: int, ends: node_command.Events | None
+) -> None:
+    assert node_sessions.overdue(node_command.State(**fields), now) == ends
