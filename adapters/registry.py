@@ -3,6 +3,7 @@
 from typing import Final
 
 from commands import (
+    identity,
     join_tokens,
     joining,
     node_commands,
@@ -33,6 +34,7 @@ OPERATIONS: Final = operation.table(
     join_token_queries.OPERATIONS,
     joining.OPERATIONS,
     nodes.OPERATIONS,
+    identity.OPERATIONS,
     node_service.OPERATIONS,
     node_provision.OPERATIONS,
     node_queries.OPERATIONS,

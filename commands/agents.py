@@ -6,7 +6,7 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from commands import hardware, health, node_sessions, reconciling, teardown
+from commands import hardware, health, node_sessions, reconciling, teardown, twins
 from commands.acting import act, following
 from commands.gathering import Gathered
 from commands.ports import Store
@@ -103,15 +103,15 @@ def report_inventory(store: Store, node_id: str, session: int, found: NodeInvent
     def decide() -> list[Change]:
         version, state = _current(store, node_id, session)
         identifiers = fingerprint.fingerprint(found).identifiers
-        shared = [other for other in store.sharing(identifiers) if other != node_id]
-        taken = hardware.held_elsewhere(store, identifiers, node_id) if shared else []
+        others = twins.of(store, node_id, state.owner_tenant_id, identifiers)
         now = store.now()
-        seen = hardware.snapshot(found, shared, taken, now)
+        seen = hardware.snapshot(found, others.nodes, others.taken, now)
         of = store.load(state.pool_id).state if state.pool_id else None
-        events = hardware.observe(state, seen, of, hardware.earlier(store, node_id, state, taken), now)
+        events = hardware.observe(state, seen, of, store.booked_devices(node_id), now)
+        events += twins.mark(state, twins.earlier(store, node_id, state, others), others.strangers, now)
         events += health.fresh(state, now)
         own = Change(node_id, version, tuple(schedulability.settle(state, events, now)))
-        return [own, *hardware.unmark(store, node_id, shared, taken, now)] if events else []
+        return [own, *twins.beside(store, node_id, state.identifiers, identifiers, now)] if events else []
 
     act(store, _meta(node_id, store.load(node_id).state), decide)
     store.saw_inventory(node_id)

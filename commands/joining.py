@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from commands import hardware, tenancy
+from commands import hardware, tenancy, twins
 from commands.join_tokens import digest
 from commands.ports import Loaded
 from commands.unit import Outcome, Unit, changed
@@ -41,8 +41,7 @@ def join(command: Join, unit: Unit) -> Outcome:
     node_id = unit.new_id("node")
     name = _name(command)
     identifiers = fingerprint.fingerprint(command.inventory).identifiers
-    shared = unit.ports.store.sharing(identifiers)
-    taken = hardware.held_elsewhere(unit.ports.store, identifiers) if shared else []
+    others = twins.of(unit.ports.store, node_id, place.owner_tenant_id, identifiers)
     joined = node.Joined(
         name=name,
         site_id=token.site_id,
@@ -58,8 +57,9 @@ def join(command: Join, unit: Unit) -> Outcome:
         admission_id=meta.admission,
     )
     state = node.evolve(node.State(), joined)
-    seen = hardware.snapshot(command.inventory, shared, taken, unit.now)
-    events: list[node.Events] = [joined, *hardware.observe(state, seen, None, shared, unit.now)]
+    seen = hardware.snapshot(command.inventory, others.nodes, others.taken, unit.now)
+    events: list[node.Events] = [joined, *hardware.observe(state, seen, None, (), unit.now)]
+    events += twins.mark(state, twins.earlier(unit.ports.store, node_id, state, others), others.strangers, unit.now)
     if token.pool_id is not None:
         for event in events[1:]:
             state = node.evolve(state, event)
@@ -67,8 +67,8 @@ def join(command: Join, unit: Unit) -> Outcome:
         events += hardware.assign(node_id, state, token.pool_id, of, "host", unit.now)
     events = schedulability.settle(node.State(), events, unit.now)
     used = Change(token_id, held.version, (join_token.Used(node_id),))
-    others = hardware.unmark(unit.ports.store, node_id, shared, taken, unit.now)
-    return Outcome((Change(node_id, 0, tuple(events)), used, *others), meta=meta)
+    besides = twins.beside(unit.ports.store, node_id, (), identifiers, unit.now)
+    return Outcome((Change(node_id, 0, tuple(events)), used, *besides), meta=meta)
 
 
 def _again(node_id: str, token_id: str, token: join_token.State, unit: Unit) -> Change:
