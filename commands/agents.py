@@ -32,10 +32,11 @@ def _about(store: Store, node_id: str, reservation_id: str) -> Meta:
 
 
 class Hello(Struct, frozen=True):
-    """What an agent says of itself when it opens a session."""
+    """What an agent says of itself when it opens a session; `public_key` is the one that its signature was held to."""
 
     boot_id: str
     agent_version: str
+    public_key: str = ""
 
 
 def open_session(
@@ -54,6 +55,8 @@ def open_session(
         state: node.State = loaded.state
         if loaded.version == 0 or state.provision_state == "retired":
             raise errors.NotFound("node", node_id)
+        if hello is not None and hello.public_key not in ("", state.public_key):
+            raise errors.Fenced(f"the key of {node_id} was replaced")
         opened, now = state.session + 1, store.now()
         events: list[node.Events] = [node.ConnectivityChanged("connected", opened, now, gateway)]
         if hello is not None and (hello.boot_id, hello.agent_version) != (state.boot_id, state.agent_version):

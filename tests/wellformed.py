@@ -60,6 +60,8 @@ REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
             "trust": "tenant-owned",
             "poolId": "{pool}",
             "role": "host",
+            "nodeId": None,
+            "enroll": True,
             "uses": 1,
             "expiresInSeconds": 60,
         },

@@ -269,7 +269,7 @@ class Gateway:
         state: node.State = (await self._blocking(lambda: self._store.load(node_id))).state
         if not protocol.verify(state.public_key, challenge, hello):
             return _STRANGER
-        gateway, said = self.id, agents.Hello(hello.boot_id, hello.agent_version)
+        gateway, said = self.id, agents.Hello(hello.boot_id, hello.agent_version, state.public_key)
         try:
             epoch = await self._blocking(lambda: agents.open_session(self._store, node_id, gateway, said, self._new_id))
         except OUTAGE:
