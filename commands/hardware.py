@@ -128,6 +128,16 @@ def unbookable(state: node.State, booked: Sequence[str]) -> tuple[str, ...]:
     return tuple(sorted(set(booked) - atoms))
 
 
+def recheck(state: node.State, booked: Sequence[str], now: int) -> list[node.Events]:
+    """What was booked and missing may be booked no more: the condition names the rest, or goes."""
+    named, left = _named(state, BOOKED_MISSING), unbookable(state, booked)
+    if not named or left == named:
+        return []
+    if not left:
+        return [node.ConditionCleared(BOOKED_MISSING, now)]
+    return [node.ConditionRaised(node.Condition(BOOKED_MISSING, "DeviceMissing", ", ".join(left), now, names=left))]
+
+
 def conditions(
     state: node.State,
     of: pool.State | None,

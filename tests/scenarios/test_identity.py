@@ -1,6 +1,7 @@
 """Who a machine is: twins settled and retired, machines installed anew, devices that go while they are booked."""
 
 import copy
+import time
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from commands import agents
 from domain import errors, fingerprint
 from domain import inventory as document
-from given import Plane, inventory
+from given import DEADLINE_S, Plane, inventory
 
 
 def report(plane: Plane, node_id: str, found: dict[str, Any]) -> None:
@@ -128,6 +129,22 @@ def test_a_booked_card_that_is_gone_is_named_and_its_booking_stays(plane: Plane,
     assert plane.acme.ok("GET", f"/v1/reservations/{made['id']}")["state"] != "failed"
     report(plane, node_id, found)
     assert conditions(plane, node_id) == {}
+
+
+def test_a_missing_card_that_nobody_has_booked_any_more_is_named_no_more(plane: Plane) -> None:
+    pool_id, (node_id,) = plane.fleet(gpus=2)
+    found = plane.root.ok("GET", f"/v1/nodes/{node_id}/inventory")["inventory"]
+    later = plane.store.now() + 7 * 86_400_000
+    made = plane.acme.reserve(pool_id, devices=[{"class": "gpu", "count": 2}], startsAt=later).json()
+    found["gpus"].pop()
+    report(plane, node_id, found)
+    assert "BookedDeviceMissing" in conditions(plane, node_id)
+    plane.acme.ok("POST", f"/v1/reservations/{made['id']}/cancel", {})
+    deadline = time.monotonic() + DEADLINE_S
+    while "BookedDeviceMissing" in conditions(plane, node_id):
+        assert time.monotonic() < deadline
+        plane.wired.follower.wait(plane.wired.follower.position + 1, 0.05)
+    assert set(conditions(plane, node_id)) == {"GpuCountMismatch"}
 
 
 def key_token(plane: Plane, node_id: str, **fields: Any) -> Any:
