@@ -59,6 +59,16 @@ def assign(
     return events + conditions(after, pool_state, now)
 
 
+def repartition(node_id: str, state: node.State, of: pool.State, now: int) -> list[node.Events]:
+    """Cut a node's GPUs up as its pool wants them now; the append refuses it while the node carries bookings."""
+    events: list[node.Events] = _devices(state, of, node_id)
+    events.append(node.SpecShaped(state.generation + 1, shape(of)))
+    after = state
+    for event in events:
+        after = node.evolve(after, event)
+    return events + conditions(after, of, now, _named(state, "GpuCountMismatch"))
+
+
 def shape(of: pool.State) -> node_spec.Sharing:
     """How a pool wants the GPUs of its nodes cut up."""
     slots = of.policy.sharing.replicas if of.policy.sharing else 1
