@@ -3,6 +3,7 @@
 from typing import Final
 
 from commands import (
+    identity,
     join_tokens,
     joining,
     node_command_ends,
@@ -34,6 +35,7 @@ OPERATIONS: Final = operation.table(
     join_token_queries.OPERATIONS,
     joining.OPERATIONS,
     nodes.OPERATIONS,
+    identity.OPERATIONS,
     node_service.OPERATIONS,
     node_provision.OPERATIONS,
     node_queries.OPERATIONS,

@@ -6,7 +6,7 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from commands import hardware, health, node_sessions, reconciling, teardown
+from commands import hardware, health, node_sessions, reconciling, teardown, twins
 from commands.acting import act, following
 from commands.gathering import Gathered
 from commands.ports import Store
@@ -32,10 +32,14 @@ def _about(store: Store, node_id: str, reservation_id: str) -> Meta:
 
 
 class Hello(Struct, frozen=True):
-    """What an agent says of itself when it opens a session; `shows` tells what its clock shows now (epoch ms)."""
+    """What an agent says of itself when it opens a session.
+
+    `public_key` is the one that its signature was held to; `shows` tells what its clock shows now (epoch ms).
+    """
 
     boot_id: str
     agent_version: str
+    public_key: str = ""
     shows: Callable[[], int] | None = None
 
 
@@ -55,6 +59,8 @@ def open_session(
         state: node.State = loaded.state
         if loaded.version == 0 or state.provision_state == "retired":
             raise errors.NotFound("node", node_id)
+        if hello is not None and hello.public_key not in ("", state.public_key):
+            raise errors.Fenced(f"the key of {node_id} was replaced")
         opened, now = state.session + 1, store.now()
         events: list[node.Events] = [node.ConnectivityChanged("connected", opened, now, gateway)]
         if hello is not None and (hello.boot_id, hello.agent_version) != (state.boot_id, state.agent_version):
@@ -106,15 +112,15 @@ def report_inventory(store: Store, node_id: str, session: int, found: NodeInvent
     def decide() -> list[Change]:
         version, state = _current(store, node_id, session)
         identifiers = fingerprint.fingerprint(found).identifiers
-        shared = [other for other in store.sharing(identifiers) if other != node_id]
-        taken = hardware.held_elsewhere(store, identifiers, node_id) if shared else []
+        others = twins.of(store, node_id, state.owner_tenant_id, identifiers)
         now = store.now()
-        seen = hardware.snapshot(found, shared, taken, now)
+        seen = hardware.snapshot(found, others.nodes, others.taken, now)
         of = store.load(state.pool_id).state if state.pool_id else None
-        events = hardware.observe(state, seen, of, hardware.earlier(store, node_id, state, taken), now)
+        events = hardware.observe(state, seen, of, store.booked_devices(node_id), now)
+        events += twins.mark(state, twins.earlier(store, node_id, state, others), others.strangers, now)
         events += health.fresh(state, now)
         own = Change(node_id, version, tuple(schedulability.settle(state, events, now)))
-        return [own, *hardware.unmark(store, node_id, shared, taken, now)] if events else []
+        return [own, *twins.beside(store, node_id, state.identifiers, identifiers, now)] if events else []
 
     act(store, _meta(node_id, store.load(node_id).state), decide)
     store.saw_inventory(node_id)

@@ -3,12 +3,11 @@
 from collections.abc import Collection, Sequence
 from math import floor
 
-from commands.ports import Store
 from domain import device, errors, fingerprint, gpu, inventory, join_token, node, node_spec, pool
-from domain.event import Change
 
-SETTLED = ("DuplicateHardware", "GpuModelUnknown", "GpuModelMismatch", "PartitionPending", "GpuCountMismatch")
-"""The conditions that this module decides; others belong to health and liveness."""
+BOOKED_MISSING = "BookedDeviceMissing"
+SETTLED = ("GpuModelUnknown", "GpuModelMismatch", "PartitionPending", "GpuCountMismatch", BOOKED_MISSING)
+"""The conditions that this module decides; others belong to health, liveness and twins."""
 
 
 def snapshot(
@@ -31,41 +30,10 @@ def snapshot(
     )
 
 
-def held_elsewhere(store: Store, identifiers: Sequence[str], node_id: str = "") -> list[str]:
-    """Those identifiers that other live nodes hold."""
-    return [identifier for identifier in identifiers if set(store.sharing([identifier])) - {node_id}]
-
-
-def earlier(store: Store, node_id: str, state: node.State, taken: Sequence[str]) -> tuple[str, ...]:
-    """The nodes that held an identifier of this one first: the later one is the duplicate (domain.md §3).
-
-    What this node reported before the other came stays its own: a newcomer cannot take a running node out.
-    """
-    known = set(_named(state, "DuplicateHardware"))
-    others = {other for i in taken for other in store.sharing([i]) if i not in state.identifiers or other in known}
-    return tuple(sorted(others - {node_id}))
-
-
-def unmark(store: Store, newcomer: str, nodes: Sequence[str], taken: Sequence[str], now: int) -> list[Change]:
-    """A shared identifier counts for neither: the nodes that had it first lose it from their fingerprints (O29)."""
-    changes = []
-    for node_id in nodes:
-        loaded = store.load(node_id)
-        state: node.State = loaded.state
-        if state.inventory is None:
-            continue
-        shared = [newcomer, *(other for other in store.sharing(state.identifiers) if other != node_id)]
-        marked = {*taken, *held_elsewhere(store, state.identifiers, node_id)}
-        seen = snapshot(state.inventory, shared, marked, now)
-        if (seen.fingerprint, seen.trusted) != (state.fingerprint, state.fingerprint_trusted):
-            changes.append(Change(node_id, loaded.version, (seen,)))
-    return changes
-
-
 def observe(
-    state: node.State, seen: node.Inventoried, pool_state: pool.State | None, earlier: Sequence[str], now: int
+    state: node.State, seen: node.Inventoried, pool_state: pool.State | None, booked: Sequence[str], now: int
 ) -> list[node.Events]:
-    """The events that a new snapshot brings; an unchanged one brings none. `earlier` held an identifier of it first."""
+    """The events that a new snapshot brings; an unchanged one brings none. `booked` are devices with a live booking."""
     events: list[node.Events] = []
     known = (state.inventory_hash, state.fingerprint, state.fingerprint_trusted)
     if (seen.hash, seen.fingerprint, seen.trusted) != known:
@@ -73,7 +41,9 @@ def observe(
     after = node.evolve(state, seen)
     if pool_state is not None:
         events += _devices(after, pool_state)
-    return events + conditions(after, pool_state, earlier, now, _missing(state, seen.inventory))
+    for event in events:
+        after = node.evolve(after, event)
+    return events + conditions(after, pool_state, now, _missing(state, seen.inventory), unbookable(after, booked))
 
 
 def assign(
@@ -86,7 +56,17 @@ def assign(
     after = node.evolve(state, assigned)
     events: list[node.Events] = [assigned, *_devices(after, pool_state, node_id)]
     events.append(node.SpecShaped(state.generation + 1, shape(pool_state)))
-    return events + conditions(after, pool_state, _named(state, "DuplicateHardware"), now)
+    return events + conditions(after, pool_state, now)
+
+
+def repartition(node_id: str, state: node.State, of: pool.State, now: int) -> list[node.Events]:
+    """Cut a node's GPUs up as its pool wants them now; the append refuses it while the node carries bookings."""
+    events: list[node.Events] = _devices(state, of, node_id)
+    events.append(node.SpecShaped(state.generation + 1, shape(of)))
+    after = state
+    for event in events:
+        after = node.evolve(after, event)
+    return events + conditions(after, of, now, _named(state, "GpuCountMismatch"))
 
 
 def shape(of: pool.State) -> node_spec.Sharing:
@@ -152,28 +132,51 @@ def _missing(state: node.State, found: inventory.NodeInventory) -> tuple[str, ..
     return tuple(sorted(had - {card.uuid for card in found.gpus}))
 
 
+def unbookable(state: node.State, booked: Sequence[str]) -> tuple[str, ...]:
+    """Of these devices those that the node cannot hand over now; their bookings stay."""
+    atoms = {one.id for one in state.devices if one.bookable}
+    return tuple(sorted(set(booked) - atoms))
+
+
+def recheck(state: node.State, booked: Sequence[str], now: int) -> list[node.Events]:
+    """What was booked and missing may be booked no more: the condition names the rest, or goes."""
+    named, left = _named(state, BOOKED_MISSING), unbookable(state, booked)
+    if not named or left == named:
+        return []
+    if not left:
+        return [node.ConditionCleared(BOOKED_MISSING, now)]
+    return [node.ConditionRaised(node.Condition(BOOKED_MISSING, "DeviceMissing", ", ".join(left), now, names=left))]
+
+
 def conditions(
-    state: node.State, of: pool.State | None, shared: Sequence[str], now: int, missing: Sequence[str] = ()
+    state: node.State,
+    of: pool.State | None,
+    now: int,
+    missing: Sequence[str] = (),
+    gone: Sequence[str] = (),
 ) -> list[node.Events]:
-    """Raise what holds and was not raised, clear what was and does not hold any more."""
-    found = {type_: (reason, tuple(names)) for type_, reason, names in _holding(state, of, shared)}
+    """Raise what holds and was not raised, clear what was and does not hold any more.
+
+    `missing` are GPUs that the node had, `gone` booked devices that are none of its atoms now.
+    """
+    found = {type_: (reason, tuple(names)) for type_, reason, names in _holding(state, of)}
     if missing:
         found["GpuCountMismatch"] = ("GpuMissing", tuple(missing))
+    if gone:
+        found[BOOKED_MISSING] = ("DeviceMissing", tuple(gone))
     raised = {c.type: c for c in state.conditions}
     events: list[node.Events] = [
         node.ConditionRaised(node.Condition(type_, reason, ", ".join(names), now, names=names))
         for type_, (reason, names) in found.items()
         if type_ not in raised or raised[type_].names != names
     ]
-    gone = [t for t in SETTLED if t in raised and t not in found]
-    return events + [node.ConditionCleared(type_, now) for type_ in gone]
+    over = [t for t in SETTLED if t in raised and t not in found]
+    return events + [node.ConditionCleared(type_, now) for type_ in over]
 
 
-def _holding(state: node.State, of: pool.State | None, shared: Sequence[str]) -> list[tuple[str, str, Sequence[str]]]:
+def _holding(state: node.State, of: pool.State | None) -> list[tuple[str, str, Sequence[str]]]:
     """Type, reason and names of what holds."""
     holding: list[tuple[str, str, Sequence[str]]] = []
-    if shared:
-        holding.append(("DuplicateHardware", "IdentifierShared", shared))
     if state.inventory is None:
         return holding
     models = {gpu.lookup(card.name, card.memory_mib).model: card.name for card in state.inventory.gpus}

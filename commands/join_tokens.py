@@ -7,7 +7,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from commands.unit import Outcome, Unit, changed
-from domain import errors, ids, join_token
+from domain import errors, ids, join_token, node
 from domain.event import Change
 from domain.operation import Operation, Request
 
@@ -15,12 +15,17 @@ WEEK_SECONDS = 7 * 86_400
 
 
 class Create(Request, frozen=True, kw_only=True):
-    """Fixes what a joining machine may become; `poolId` assigns it on joining."""
+    """Fixes what a joining machine may become; `poolId` assigns it on joining.
+
+    With `nodeId` it makes no node but gives that one a new key, after its machine was installed anew.
+    """
 
     site_id: str
     trust: join_token.Trust
     pool_id: str | None = None
     role: join_token.Role = "unassigned"
+    node_id: str | None = None
+    enroll: Annotated[bool, Meta(description="it has nothing installed: it begins as enrolling")] = False
     uses: Annotated[int, Meta(ge=1, le=10_000)] = 1
     expires_in_seconds: Annotated[int, Meta(ge=60, le=366 * 86_400)] = WEEK_SECONDS
 
@@ -33,14 +38,11 @@ def create(command: Create, unit: Unit) -> Outcome:
     unit.resolve("compute-site", command.site_id, "siteId")
     if command.trust == "platform" and not unit.session.root_tenant:
         raise errors.Invalid("trust", "platform is for the platform's own tenant; use tenant-owned")
+    if command.node_id is not None:
+        unit.resolve("compute-node", command.node_id, "nodeId")
+        for_node(command, unit.existing(command.node_id, "nodeId").state)
     if command.pool_id is not None:
-        unit.resolve("compute-pool", command.pool_id, "poolId")
-        state = unit.existing(command.pool_id, "poolId").state
-        unit.only_owner(state.owner_tenant_id, f"compute-pool/{command.pool_id}")
-        if state.retired:
-            raise errors.Conflict("the pool is retired and takes nothing new")
-        if state.site_id != command.site_id:
-            raise errors.Invalid("poolId", "the pool is in another site")
+        _check_pool(command.pool_id, command.site_id, unit)
     secret = unit.ports.new_secret()
     event = join_token.Created(
         tenant_id=unit.session.tenant_id,
@@ -52,9 +54,35 @@ def create(command: Create, unit: Unit) -> Outcome:
         at=unit.now,
         role=command.role,
         pool_id=command.pool_id,
+        node_id=command.node_id,
+        enroll=command.enroll,
     )
     change = Change(unit.new_id("jt"), 0, (event,))
     return Outcome((change,), reveal=lambda view: replace(view, token=secret))
+
+
+def _check_pool(pool_id: str, site_id: str, unit: Unit) -> None:
+    unit.resolve("compute-pool", pool_id, "poolId")
+    state = unit.existing(pool_id, "poolId").state
+    unit.only_owner(state.owner_tenant_id, f"compute-pool/{pool_id}")
+    if state.retired:
+        raise errors.Conflict("the pool is retired and takes nothing new")
+    if state.site_id != site_id:
+        raise errors.Invalid("poolId", "the pool is in another site")
+
+
+def for_node(command: Create, state: node.State) -> None:
+    """A token for a node changes its key and nothing else: site and trust are the node's, the rest is left out."""
+    if state.provision_state == "retired":
+        raise errors.Conflict("the node is retired: its machine joins as a new one")
+    if command.site_id != state.site_id:
+        raise errors.Invalid("siteId", f"the node is in site {state.site_id}")
+    if command.trust != state.trust:
+        raise errors.Invalid("trust", f"the node's is {state.trust}, and stays so")
+    given = {"poolId": command.pool_id is not None, "role": command.role != "unassigned", "enroll": command.enroll}
+    for name, there in given.items():
+        if there:
+            raise errors.Invalid(name, "leave it out: the node keeps what it has")
 
 
 def digest(secret: str) -> str:

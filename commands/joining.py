@@ -6,11 +6,11 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from commands import hardware, tenancy
+from commands import hardware, rekeying, tenancy, twins
 from commands.join_tokens import digest
 from commands.ports import Loaded
 from commands.unit import Outcome, Unit, changed
-from domain import errors, fingerprint, ids, join_token, node, node_view, schedulability, site
+from domain import errors, fingerprint, ids, join_token, node, node_view, registry, schedulability, site
 from domain.event import Change
 from domain.event import Meta as EventMeta
 from domain.inventory import NodeInventory
@@ -29,7 +29,10 @@ class Join(Request, frozen=True, kw_only=True):
 
 
 def join(command: Join, unit: Unit) -> Outcome:
-    """Joining again with the same key answers the node that it made: an agent may lose the first answer."""
+    """Joining again with the same key answers the node that it made: an agent may lose the first answer.
+
+    With a token that was made for a node, that node gets the key; its name, labels and address stay.
+    """
     token_id, held, meta = _token(unit)
     token: join_token.State = held.state
     _check_key(command.public_key)
@@ -37,14 +40,41 @@ def join(command: Join, unit: Unit) -> Outcome:
     if joined_before is not None:
         return Outcome((_again(joined_before, token_id, token, unit),), meta=meta)
     _admits(token, unit)
+    if token.node_id is not None:
+        changes = rekeying.rekey(token.node_id, token_id, held.version, command.public_key, command.inventory, unit)
+        return Outcome(changes, meta=meta)
+    used = Change(token_id, held.version, (join_token.Used(node_id := unit.new_id("node")),))
+    made, *besides = _new(node_id, command, token_id, token, meta.admission, unit)
+    return Outcome((made, used, *besides), meta=meta)
+
+
+def _new(
+    node_id: str, command: Join, token_id: str, token: join_token.State, admission_id: str | None, unit: Unit
+) -> list[Change]:
+    store = unit.ports.store
     place: site.State = unit.existing(token.site_id).state
-    node_id = unit.new_id("node")
-    name = _name(command)
     identifiers = fingerprint.fingerprint(command.inventory).identifiers
-    shared = unit.ports.store.sharing(identifiers)
-    taken = hardware.held_elsewhere(unit.ports.store, identifiers) if shared else []
+    others = twins.of(store, node_id, place.owner_tenant_id, identifiers)
+    events = _begin(command, token_id, token, place, admission_id, unit.now)
+    state: node.State = registry.fold(node_id, events)
+    seen = hardware.snapshot(command.inventory, others.nodes, others.taken, unit.now)
+    found = hardware.observe(state, seen, None, (), unit.now)
+    found += twins.mark(state, twins.earlier(store, node_id, state, others), others.strangers, unit.now)
+    events += found
+    if token.pool_id is not None:
+        of = unit.existing(token.pool_id).state
+        state = registry.fold(node_id, found, state)
+        events += hardware.assign(node_id, state, token.pool_id, of, "host", unit.now)
+    events = schedulability.settle(node.State(), events, unit.now)
+    besides = twins.beside(store, node_id, (), identifiers, unit.now)
+    return [Change(node_id, 0, tuple(events)), *besides]
+
+
+def _begin(
+    command: Join, token_id: str, token: join_token.State, place: site.State, admission_id: str | None, now: int
+) -> list[node.Events]:
     joined = node.Joined(
-        name=name,
+        name=_name(command),
         site_id=token.site_id,
         owner_tenant_id=place.owner_tenant_id,
         region=place.iam_region,
@@ -53,22 +83,11 @@ def join(command: Join, unit: Unit) -> Outcome:
         public_key=command.public_key,
         join_token_id=token_id,
         labels=command.labels,
-        at=unit.now,
+        at=now,
         address=command.address,
-        admission_id=meta.admission,
+        admission_id=admission_id,
     )
-    state = node.evolve(node.State(), joined)
-    seen = hardware.snapshot(command.inventory, shared, taken, unit.now)
-    events: list[node.Events] = [joined, *hardware.observe(state, seen, None, shared, unit.now)]
-    if token.pool_id is not None:
-        for event in events[1:]:
-            state = node.evolve(state, event)
-        of = unit.existing(token.pool_id).state
-        events += hardware.assign(node_id, state, token.pool_id, of, "host", unit.now)
-    events = schedulability.settle(node.State(), events, unit.now)
-    used = Change(token_id, held.version, (join_token.Used(node_id),))
-    others = hardware.unmark(unit.ports.store, node_id, shared, taken, unit.now)
-    return Outcome((Change(node_id, 0, tuple(events)), used, *others), meta=meta)
+    return [joined, node.Enrolled(now)] if token.enroll else [joined]
 
 
 def _again(node_id: str, token_id: str, token: join_token.State, unit: Unit) -> Change:
@@ -76,7 +95,8 @@ def _again(node_id: str, token_id: str, token: join_token.State, unit: Unit) -> 
     state: node.State = loaded.state
     if state.join_token_id != token_id:
         _admits(token, unit)
-    if (state.site_id, state.provision_state == "retired") != (token.site_id, False):
+    elsewhere = state.site_id != token.site_id or token.node_id not in (None, node_id)
+    if elsewhere or state.provision_state == "retired":
         raise errors.Conflict("this key belongs to another node; make a new one")
     return changed(node_id, loaded, [])
 

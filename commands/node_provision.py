@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from commands import acceptance, evacuating, node_commands, teardown
+from commands import acceptance, evacuating, node_commands, teardown, twins
 from commands.gathering import Gathered
 from commands.of_nodes import Act, declare, on_node
 from commands.ports import Loaded
@@ -133,11 +133,12 @@ def leave(decide: Callable[[node.State, int], list[node.Events]], reason: str) -
 
 
 def _lay_down(node_id: str, gathered: Gathered, unit: Unit) -> None:
-    """A retired node holds nothing any more and has nothing to do."""
+    """A retired node holds nothing any more and has nothing to do; its identifiers are others' alone again."""
     gathered.add(teardown.on_node(gathered, unit.ports.store.booked(node_id), node_id, unit.now))
     here = gathered.load(node_id)
     dropped, events = node_commands.drop_all(unit.ports.store, here.state, "NodeRetired", unit.now)
     gathered.add([*dropped, Change(node_id, here.version, tuple(events))])
+    gathered.add(twins.left_behind(unit.ports.store, node_id, here.state, unit.now))
 
 
 OPERATIONS = (

@@ -6,9 +6,10 @@ from typing import Annotated, Final, get_args
 
 from msgspec import UNSET, Meta, UnsetType
 
+from commands import hardware
 from commands.ports import Loaded
 from commands.unit import Outcome, Unit, changed
-from domain import errors, gpu, ids, mig, node_command, pool, site
+from domain import errors, gpu, ids, mig, node_command, pool, registry, schedulability, site
 from domain.event import Change
 from domain.operation import Operation, Request
 
@@ -114,8 +115,30 @@ def owned(unit: Unit, pool_id: str, field: str = "id") -> Loaded:
 
 
 def update(command: Update, unit: Unit) -> Outcome:
+    """A pool that is cut up anew takes its nodes along in the same append."""
     loaded = owned(unit, command.id)
-    return Outcome((changed(command.id, loaded, change(command, loaded.state, unit.ports.store.nodes_of(command.id))),))
+    nodes = unit.ports.store.nodes_of(command.id)
+    events = change(command, loaded.state, nodes)
+    after = registry.fold(command.id, events, loaded.state)
+    cut = [] if pool.cut(after.policy) == pool.cut(loaded.state.policy) else _cut_up(nodes, after, unit)
+    return Outcome((changed(command.id, loaded, events), *cut))
+
+
+def _cut_up(nodes: Sequence[str], of: pool.State, unit: Unit) -> list[Change]:
+    loaded = {node_id: unit.load(node_id) for node_id in nodes}
+    if planned := sorted(node_id for node_id, here in loaded.items() if here.state.plans):
+        raise errors.Conflict(
+            f"planned maintenance has the slices booked: call it off first on {', '.join(planned)}",
+            extra={"nodes": tuple(planned)},
+        )
+    return [
+        changed(
+            node_id,
+            here,
+            schedulability.settle(here.state, hardware.repartition(node_id, here.state, of, unit.now), unit.now),
+        )
+        for node_id, here in loaded.items()
+    ]
 
 
 def change(command: Update, state: pool.State, nodes: Sequence[str]) -> list[pool.Events]:
@@ -126,8 +149,6 @@ def change(command: Update, state: pool.State, nodes: Sequence[str]) -> list[poo
         events.append(pool.Renamed(ids.name(command.name), state.name, state.owner_tenant_id))
     if command.policy is not UNSET and command.policy != state.policy:
         check_policy(command.policy, state.sharing, state.gpu_model, state.gpu_memory_gb)
-        if command.policy.mig_layout != state.policy.mig_layout or command.policy.sharing != state.policy.sharing:
-            raise errors.Conflict("a pool's partitioning does not change under its nodes: make another pool")
         if command.policy.overcommit != state.policy.overcommit and nodes:
             raise errors.Conflict("a pool's overcommit does not change under its nodes: take them out of it first")
         events.append(pool.PolicyChanged(command.policy))
@@ -165,7 +186,8 @@ OPERATIONS = (
         on=("compute-pool/{id}",),
         handle=update,
         view=pool.view,
-        summary="Rename a pool, or replace its policy as a whole: what is left out has its default",
+        summary="Rename a pool, or replace its policy as a whole: what is left out has its default. "
+        "Its partitioning changes only while none of its nodes carries bookings",
         refusals=(errors.AccessDenied, errors.NotFound, errors.Conflict, errors.StaleVersion),
     ),
     Operation(

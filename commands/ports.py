@@ -69,8 +69,8 @@ class Store(Protocol):
     def replay(self, key: str) -> Replay | None:
         """What an Idempotency-Key answered before."""
 
-    def sharing(self, identifiers: Sequence[str]) -> list[str]:
-        """Live nodes that hold one of these hardware identifiers."""
+    def holders(self, identifiers: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        """The live nodes that hold each of these hardware identifiers; one that nobody holds is left out."""
 
     def nodes_of(self, pool_id: str) -> list[str]:
         """The nodes that belong to a pool."""
@@ -83,6 +83,9 @@ class Store(Protocol):
 
     def carried(self, node_id: str) -> list[str]:
         """Reservations that are booked on this node: bound and not torn down, or still to come."""
+
+    def booked_devices(self, node_id: str) -> list[str]:
+        """Devices of this node that a reservation holds, or will hold."""
 
     def blockers(self, reservation_id: str) -> list[str]:
         """Earlier reservations that still hold, not torn down, an atom that this one has booked next."""

@@ -1,6 +1,7 @@
 """A node as its owner sees it (domain.md §3)."""
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from domain import node, provision
 from domain.join_token import Role, Trust
@@ -57,6 +58,14 @@ class View(Struct, frozen=True, kw_only=True, rename="camel"):
     version: int
 
 
+def _shown(condition: node.Condition) -> node.Condition:
+    """Of the twins only those that the message names: others are another tenant's (domain.md §10)."""
+    if condition.type != "DuplicateHardware":
+        return condition
+    said = condition.message.split(", ")
+    return replace(condition, names=tuple(name for name in condition.names if name in said))
+
+
 def view(id: str, state: node.State, version: int) -> View:
     reasons = tuple(Reason(reason, since) for reason, since in sorted(state.reasons.items()))
     return View(
@@ -76,7 +85,7 @@ def view(id: str, state: node.State, version: int) -> View:
         power=state.power,
         connectivity=state.connectivity,
         connectivity_since=state.connectivity_since,
-        conditions=state.conditions,
+        conditions=tuple(_shown(condition) for condition in state.conditions),
         schedulable=not reasons,
         unschedulable_reasons=reasons,
         labels=state.labels,

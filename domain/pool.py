@@ -144,6 +144,12 @@ def binding(state: State) -> str | None:
     return "hold"
 
 
+def cut(policy: Policy) -> tuple[int, tuple[tuple[int, str], ...]]:
+    """How a pool's GPUs are cut up: slots a GPU, and the slices of a MIG layout, by start."""
+    layout = tuple(sorted((piece.start, piece.profile) for piece in policy.mig_layout or ()))
+    return (policy.sharing.replicas if policy.sharing else 1), layout
+
+
 def device_classes(state: State) -> tuple[str, ...]:
     """The device classes whose devices are atoms here: a node is never sold twice through two classes."""
     if state.class_ == "metal-dedicated":

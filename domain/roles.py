@@ -44,6 +44,7 @@ OPERATOR_VERBS: Mapping[str, tuple[str, ...]] = {
         "drain",
         "maintain",
         "fence",
+        "settle",
         "adopt",
         "inspect",
         "commission",

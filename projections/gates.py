@@ -7,14 +7,15 @@ deadlocking (architecture.md §2).
 from collections.abc import Iterator
 from typing import Literal
 
-from domain import node, offering, pool, reservation
+from domain import node, node_spec, offering, pool, reservation
 from domain.event import Recorded
 from projections.projection import Inline, Phase, Statement
 
 TABLES = """
 CREATE TABLE pool_gates (
     pool_id text PRIMARY KEY,
-    accepts boolean NOT NULL
+    accepts boolean NOT NULL,
+    cut text NOT NULL
 );
 CREATE TABLE node_gates (
     node_id text PRIMARY KEY,
@@ -23,7 +24,8 @@ CREATE TABLE node_gates (
     layout bigint NOT NULL,
     draining boolean NOT NULL DEFAULT false,
     maintenance boolean NOT NULL DEFAULT false,
-    connected boolean NOT NULL DEFAULT false
+    connected boolean NOT NULL DEFAULT false,
+    cut text
 );
 CREATE INDEX node_gates_pool ON node_gates (pool_id);
 """
@@ -179,11 +181,54 @@ def _retire_pool(pool_id: str) -> Iterator[Statement]:
     yield Statement(Phase.CATALOG, pool_id, closing, (pool_id,))
 
 
+def _cut_pool(pool_id: str, cut: str) -> Iterator[Statement]:
+    """A pool and its nodes are cut up alike: one that was assigned meanwhile makes the append decide again."""
+    yield pool_gate(pool_id, exclusive=True)
+    sql = "UPDATE pool_gates SET cut = %s WHERE pool_id = %s"
+    yield Statement(Phase.CATALOG, pool_id, sql, (cut, pool_id))
+    guard = """
+    SELECT refuse('RACE', jsonb_build_object('nodes', jsonb_agg(node_id)))
+    FROM node_gates WHERE pool_id = %s AND cut <> %s HAVING count(*) > 0
+    """
+    yield Statement(Phase.CATALOG, f"shape/{pool_id}", guard, (pool_id, cut), True)
+
+
+def _cut_node(node_id: str, sharing: node_spec.Sharing) -> Iterator[Statement]:
+    """As `_cut_pool`, for a node that comes into a pool while that is cut up anew."""
+    yield node_gate(node_id)
+    layout = tuple(sorted((piece.start, piece.profile) for piece in sharing.layout))
+    sql = "UPDATE node_gates SET cut = %s WHERE node_id = %s"
+    yield Statement(Phase.CATALOG, node_id, sql, (str((sharing.slots, layout)), node_id))
+    guard = """
+    SELECT refuse('RACE', jsonb_build_object('poolId', pool_id))
+    FROM node_gates JOIN pool_gates USING (pool_id)
+    WHERE node_id = %s AND node_gates.cut <> pool_gates.cut
+    """
+    yield Statement(Phase.CATALOG, f"shape/{node_id}", guard, (node_id,), True)
+
+
+def _keeps_its_cut(node_id: str, layout: int) -> Statement:
+    """A booking names the layout that it was made in: no newer one comes under it (domain.md §4, Slices)."""
+    sql = """
+    SELECT refuse('NODE_BOOKED', jsonb_build_object('act', 'a new partitioning', 'reservations', jsonb_agg(id)))
+    FROM (
+        SELECT DISTINCT reservation_id AS id FROM device_bookings JOIN node_gates USING (node_id)
+        WHERE node_id = %s AND node_gates.layout < %s AND reservation_id IS NOT NULL
+          AND ((bound AND NOT freed) OR upper_inf(during) OR upper(during) > database_ms())
+        ORDER BY 1 LIMIT 20
+    ) AS booked
+    HAVING count(*) > 0
+    """
+    return Statement(Phase.TAKE_CHECK, node_id, sql, (node_id, layout), True)
+
+
 def _of_pool(stream: str, event: pool.Events) -> Iterator[Statement]:
     match event:
         case pool.Created():
-            sql = "INSERT INTO pool_gates (pool_id, accepts) VALUES (%s, true)"
-            yield Statement(Phase.CATALOG, stream, sql, (stream,))
+            sql = "INSERT INTO pool_gates (pool_id, accepts, cut) VALUES (%s, true, %s)"
+            yield Statement(Phase.CATALOG, stream, sql, (stream, str(pool.cut(event.policy))))
+        case pool.PolicyChanged(policy=policy):
+            yield from _cut_pool(stream, str(pool.cut(policy)))
         case pool.Retired():
             yield from _retire_pool(stream)
         case _:
@@ -205,8 +250,11 @@ def _of_node(stream: str, event: node.Events) -> Iterator[Statement]:
             yield Statement(Phase.CATALOG, stream, sql, (event.pool_id, stream))
         case node.DevicesChanged():
             yield node_gate(stream)
+            yield _keeps_its_cut(stream, event.layout)
             sql = "UPDATE node_gates SET layout = %s WHERE node_id = %s"
             yield Statement(Phase.CATALOG, stream, sql, (event.layout, stream))
+        case node.SpecShaped(sharing=sharing):
+            yield from _cut_node(stream, sharing)
         case node.Moved(provision="retiring"):
             yield node_gate(stream)
             yield _node_is_free(stream, "retire", Phase.TAKE_CHECK)

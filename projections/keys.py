@@ -41,7 +41,10 @@ def _give_back(kind: str, scope: str, key: str) -> Statement:
 
 
 def _hardware(stream: str, event: node.Inventoried) -> Iterator[Statement]:
-    """The decision saw which live nodes share an identifier; a rival that came between makes it decide again."""
+    """The decision saw which live nodes share an identifier; a rival that came or went makes it decide again.
+
+    The guard looks once every node of the append has its identifiers: its key sorts behind theirs.
+    """
     locking = """
     SELECT 1 FROM hardware_identifiers WHERE nodes @> ARRAY[%s] OR identifier = ANY(%s)
     ORDER BY identifier FOR NO KEY UPDATE
@@ -62,12 +65,18 @@ def _hardware(stream: str, event: node.Inventoried) -> Iterator[Statement]:
     yield Statement(Phase.KEY, f"hardware/{stream}", taking, (stream, identifiers, stream, stream))
     guard = """
     SELECT refuse('RACE', jsonb_build_object('nodes', array_agg(other)))
-    FROM hardware_identifiers, unnest(nodes) AS other
-    WHERE identifier = ANY(%s) AND other <> %s AND NOT other = ANY(%s)
+    FROM (
+        (SELECT other FROM hardware_identifiers, unnest(nodes) AS other WHERE identifier = ANY(%s) AND other <> %s
+         EXCEPT SELECT unnest(%s::text[]))
+        UNION ALL
+        (SELECT unnest(%s::text[])
+         EXCEPT SELECT other FROM hardware_identifiers, unnest(nodes) AS other WHERE identifier = ANY(%s))
+    ) AS unseen (other)
     HAVING count(*) > 0
     """
-    params = (identifiers, stream, list(event.shared_with))
-    yield Statement(Phase.KEY, f"hardware/{stream}", guard, params, True)
+    shared = list(event.shared_with)
+    params = (identifiers, stream, shared, shared, identifiers)
+    yield Statement(Phase.KEY, f"shared/{stream}", guard, params, True)
 
 
 def _of_node(stream: str, event: node.Events) -> Iterator[Statement]:
@@ -75,13 +84,20 @@ def _of_node(stream: str, event: node.Events) -> Iterator[Statement]:
         case node.Joined():
             yield _take("node", event.site_id, event.name, stream)
             yield _take("agent key", "", event.public_key, stream)
+        case node.Rekeyed():
+            yield _give_back("agent key", "", event.former_key)
+            yield _take("agent key", "", event.public_key, stream)
         case node.Inventoried():
             yield from _hardware(stream, event)
         case node.Moved(provision="retired"):
             freeing = "DELETE FROM unique_keys WHERE kind = 'node' AND holder = %s"
             yield Statement(Phase.KEY, f"node/{stream}", freeing, (stream,))
+            locking = """
+            SELECT 1 FROM hardware_identifiers WHERE nodes @> ARRAY[%s] ORDER BY identifier FOR NO KEY UPDATE
+            """
+            yield Statement(Phase.KEY, f"hardware/{stream}", locking, (stream,), True)
             leaving = "UPDATE hardware_identifiers SET nodes = array_remove(nodes, %s) WHERE nodes @> ARRAY[%s]"
-            yield Statement(Phase.KEY, f"node/{stream}", leaving, (stream, stream))
+            yield Statement(Phase.KEY, f"hardware/{stream}", leaving, (stream, stream))
         case _:
             pass
 

@@ -49,7 +49,12 @@ def facets(state: node.State) -> tuple[Any, ...]:
 
 
 def due_at(state: node.State) -> int | None:
-    """When the node's own calendar has something for it next (epoch ms); a drain under way is looked at each time."""
+    """When the node's own calendar has something for it next (epoch ms).
+
+    A drain under way is looked at each time, and so is a booked device that is missing.
+    """
+    if any(condition.type == "BookedDeviceMissing" for condition in state.conditions):
+        return 0
     if state.drain is not None and state.drain.drained_at is None:
         return 0
     reasons = {stay.reason for stay in state.maintenance}

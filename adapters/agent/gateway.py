@@ -270,7 +270,7 @@ class Gateway:
         if not protocol.verify(state.public_key, challenge, hello):
             return _STRANGER
         clock = Clock(hello.clock, self._clock)
-        gateway, said = self.id, agents.Hello(hello.boot_id, hello.agent_version, clock.shows)
+        gateway, said = self.id, agents.Hello(hello.boot_id, hello.agent_version, state.public_key, clock.shows)
         try:
             epoch = await self._blocking(lambda: agents.open_session(self._store, node_id, gateway, said, self._new_id))
         except OUTAGE:

@@ -66,11 +66,13 @@ class CatalogReader:
         row = self._row("SELECT key, body, stream, version, status FROM replays WHERE key = %s", (key,))
         return Replay(*row) if row else None
 
-    def sharing(self, identifiers: Sequence[str]) -> list[str]:
+    def holders(self, identifiers: Sequence[str]) -> dict[str, tuple[str, ...]]:
         sql: LiteralString = """
-        SELECT DISTINCT other FROM hardware_identifiers, unnest(nodes) AS other WHERE identifier = ANY(%s)
+        SELECT identifier, nodes FROM hardware_identifiers WHERE identifier = ANY(%s) AND cardinality(nodes) > 0
         """
-        return self._column(sql, (list(identifiers),))
+        with self._pool.connection() as connection:
+            rows = connection.execute(sql, (list(identifiers),), prepare=True).fetchall()
+        return {identifier: tuple(nodes) for identifier, nodes in rows}
 
     def nodes_of(self, pool_id: str) -> list[str]:
         return self._column("SELECT node_id FROM node_gates WHERE pool_id = %s ORDER BY 1", (pool_id,))
@@ -94,6 +96,15 @@ class CatalogReader:
         SELECT DISTINCT reservation_id FROM device_bookings
         WHERE node_id = %s AND reservation_id IS NOT NULL
           AND ((bound AND NOT freed) OR (NOT bound AND upper(during) > database_ms()))
+        ORDER BY 1
+        """
+        return self._column(sql, (node_id,))
+
+    def booked_devices(self, node_id: str) -> list[str]:
+        sql: LiteralString = """
+        SELECT DISTINCT device_id FROM device_bookings
+        WHERE node_id = %s AND reservation_id IS NOT NULL AND NOT freed
+          AND (upper_inf(during) OR upper(during) > database_ms())
         ORDER BY 1
         """
         return self._column(sql, (node_id,))

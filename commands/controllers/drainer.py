@@ -1,9 +1,12 @@
-"""What a node's own calendar brings about: drains go on, planned maintenance begins and ends (domain.md §3)."""
+"""What a node's own calendar brings about: drains go on, planned maintenance begins and ends (domain.md §3).
+
+A booked device that is missing is looked at here too: nobody tells the node when its last booking ends.
+"""
 
 from collections.abc import Sequence
 from typing import Final
 
-from commands import evacuating
+from commands import evacuating, hardware
 from commands.acting import act, following
 from commands.gathering import Gathered
 from commands.ports import Loaded, Store
@@ -21,7 +24,7 @@ def step(store: Store, node_id: str, fence: Fence) -> int | None:
     def decide() -> Sequence[Change]:
         gathered, now = Gathered(store), store.now()
         loaded = gathered.load(node_id)
-        events = planned(loaded.state, now)
+        events = planned(loaded.state, now) + hardware.recheck(loaded.state, store.booked_devices(node_id), now)
         if loaded.state.drain is not None:
             carried = store.carried(node_id)
             for reservation_id in carried:

@@ -20,9 +20,9 @@ def of(model: str = "H100", memory: int = 80, **fields: Any) -> pool.State:
     return pool.State(owner_tenant_id="platform", gpu_model=model, gpu_memory_gb=memory, **fields)
 
 
-def holding(found: dict[str, Any], in_pool: pool.State | None, earlier: tuple[str, ...] = ()) -> dict[str, str]:
+def holding(found: dict[str, Any], in_pool: pool.State | None) -> dict[str, str]:
     state = node.evolve(node.State(), seen(found))
-    raised = hardware.conditions(state, in_pool, earlier, NOW)
+    raised = hardware.conditions(state, in_pool, NOW)
     return {e.condition.type: e.condition.message for e in raised if isinstance(e, node.ConditionRaised)}
 
 
@@ -57,21 +57,22 @@ def test_slices_that_are_gone_after_a_boot_leave_the_partition_pending() -> None
     assert holding(found, of("A100", sharing="mig", policy=layout)) == {"PartitionPending": found["gpus"][0]["uuid"]}
 
 
-def test_a_shared_identifier_marks_the_later_node_and_clears_when_it_is_settled() -> None:
-    assert holding(inventory(), None, ("node_0",)) == {"DuplicateHardware": "node_0"}
-    first = seen(inventory())
-    state = node.evolve(node.State(), first)
-    for event in hardware.conditions(state, None, ("node_0",), NOW):
+def test_a_booked_device_that_is_no_atom_any_more_is_named_until_it_is_back_or_nobody_has_it() -> None:
+    state = node.evolve(node.State(), node.Assigned("host", "pool_1", "platform"))
+    first = hardware.observe(state, seen(inventory(gpus=2)), of(), (), NOW)
+    for event in first:
         state = node.evolve(state, event)
-    assert hardware.conditions(state, None, ("node_0",), NOW) == []
-    assert hardware.conditions(state, None, (), NOW) == [node.ConditionCleared("DuplicateHardware", NOW)]
-
-
-def test_a_condition_says_that_it_holds_and_names_what_it_is_about() -> None:
-    state = node.evolve(node.State(), seen(inventory()))
-    (raised,) = hardware.conditions(state, None, ("node_0", "node_2"), NOW)
-    held = node.Condition("DuplicateHardware", "IdentifierShared", "node_0, node_2", NOW, "true", ("node_0", "node_2"))
-    assert raised == node.ConditionRaised(held)
+    booked = [card["uuid"] for card in inventory(gpus=2)["gpus"]]
+    for event in hardware.observe(state, seen(inventory(gpus=1)), of(), booked, NOW):
+        state = node.evolve(state, event)
+    gone = next(c for c in state.conditions if c.type == "BookedDeviceMissing")
+    assert (gone.reason, gone.names) == ("DeviceMissing", (max(booked),))
+    assert node.ConditionCleared("BookedDeviceMissing", NOW) in hardware.observe(
+        state, seen(inventory(gpus=2)), of(), booked, NOW
+    )
+    assert hardware.observe(state, seen(inventory(gpus=1)), of(), (), NOW) == [
+        node.ConditionCleared("BookedDeviceMissing", NOW)
+    ]
 
 
 def test_what_is_shared_leaves_the_fingerprint_and_stays_an_identifier() -> None:

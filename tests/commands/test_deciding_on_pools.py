@@ -76,7 +76,6 @@ def test_what_nothing_acts_on_yet_is_refused_of_a_new_pool_and_of_an_old_one(
     assert made.value.field == changed.value.field == f"policy.{field}"
 
 
-@pytest.mark.parametrize("nodes", [[], ["node_1"]])
 @pytest.mark.parametrize(
     ("sharing", "before", "after"),
     [
@@ -84,10 +83,14 @@ def test_what_nothing_acts_on_yet_is_refused_of_a_new_pool_and_of_an_old_one(
         ("mps", pool.Policy(sharing=pool.SharingPolicy(2)), pool.Policy(sharing=pool.SharingPolicy(4))),
     ],
 )
-def test_a_pools_partitioning_never_changes(sharing: str, before: Any, after: Any, nodes: list[str]) -> None:
+def test_a_pool_is_cut_up_anew_and_its_nodes_with_it(sharing: str, before: Any, after: Any) -> None:
     state = pool.evolve(pool.State(), pools.build(create(sharing=sharing, policy=before), PLACE, 7))
-    with pytest.raises(errors.Conflict, match="partitioning"):
-        pools.change(pools.Update(id="pool_1", policy=after), state, nodes)
+    assert pools.change(pools.Update(id="pool_1", policy=after), state, ["node_1"]) == [pool.PolicyChanged(after)]
+    assert pool.cut(after) != pool.cut(before)
+
+
+def test_the_same_layout_in_another_order_cuts_nothing() -> None:
+    assert pool.cut(pool.Policy(mig_layout=LAYOUT)) == pool.cut(pool.Policy(mig_layout=LAYOUT[::-1]))
 
 
 def test_a_pools_overcommit_changes_only_while_it_has_no_nodes() -> None:

@@ -45,6 +45,7 @@ EXPECTED: dict[str, str] = {
     "nodes.rescue": RUN,
     "nodes.label": RUN,
     "nodes.fence": RUN,
+    "nodes.settle": RUN,
     "nodes.retire": RUN,
     "nodes.list": READ,
     "nodes.get": THEIRS,

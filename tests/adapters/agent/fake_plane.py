@@ -54,7 +54,10 @@ class FakeStore:
             self.streams.setdefault(change.stream, []).extend(change.events)
         return 1
 
-    def sharing(self, identifiers: Sequence[str]) -> list[str]:
+    def holders(self, identifiers: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        return {}
+
+    def booked_devices(self, node_id: str) -> list[str]:
         return []
 
     def booked(self, node_id: str) -> list[str]:

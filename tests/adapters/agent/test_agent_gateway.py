@@ -9,7 +9,7 @@ from fake_plane import KEY, NODE, FakeStore, allocation, dialled, hello, opened,
 
 from adapters.agent import gateway, protocol
 from commands import agents
-from domain import node
+from domain import errors, node
 
 
 @scenario
@@ -173,6 +173,31 @@ async def test_a_retired_node_is_a_stranger():
     async with plane(store) as made, dialled(made) as peer:
         await peer.say(hello(await peer.hear()))
         assert (await peer.closed())[0] == protocol.UNAUTHENTICATED
+
+
+@scenario
+async def test_a_key_that_was_replaced_ends_its_session_and_opens_none():
+    store = FakeStore()
+    other = Ed25519PrivateKey.generate()
+    async with plane(store) as made, opened(made) as older, dialled(made) as late:
+        challenge = await late.hear()
+        store.add(node.Rekeyed(protocol.public_key(other), protocol.public_key(KEY), "jt_2", 5))
+        store.add(node.ConnectivityChanged("disconnected", 2, 5))
+        made.gateway.has_news(NODE)
+        assert isinstance(await older.hear(), protocol.Superseded)
+        await late.say(hello(challenge))
+        assert (await late.closed())[0] == protocol.UNAUTHENTICATED
+        async with opened(made, key=other):
+            assert store.state().session == 3
+            assert store.connectivity() == ["connected", "disconnected", "connected"]
+
+
+def test_a_session_is_not_opened_with_a_key_that_was_replaced_meanwhile():
+    store = FakeStore()
+    was = protocol.public_key(KEY)
+    store.add(node.Rekeyed("new", was, "jt_2", 5))
+    with pytest.raises(errors.Fenced, match="was replaced"):
+        agents.open_session(store, NODE, "gw", agents.Hello("boot-1", "0.1", was))
 
 
 HOSTILE = {
