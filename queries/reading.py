@@ -34,7 +34,8 @@ class Reader(msgspec.Struct, frozen=True):
     `resolve` gives a thing as the caller's tenant sees it, `allowed` decides an action on it, `unseen` keeps a record
     of what did not resolve and makes the refusal. `log` reads events by position, `visible` is the position up to
     which everything has been read. `as_of` is the position that is asked for, None is the present; `load_as_of` folds
-    a stream up to a position. `position` is what the answer shows.
+    a stream up to a position, `load_version` up to a version, `versions` reads those in `(after, until]`.
+    `earlier` is the position that a `diff` begins at. `position` is what the answer shows.
     """
 
     connection: Connection[Any]
@@ -50,6 +51,9 @@ class Reader(msgspec.Struct, frozen=True):
     visible: Callable[[], int]
     as_of: int | None
     load_as_of: Callable[[str, int], Any]
+    load_version: Callable[[str, int], Any]
+    versions: Callable[[str, int, int], list[Recorded]]
+    earlier: int | None = None
 
 
 def tenants(request: Listing, read: Reader) -> str | None:

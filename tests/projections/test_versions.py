@@ -90,6 +90,7 @@ def reading(facts: Facts, as_of: int) -> Iterator[Reader]:
         yield Reader(
             connection, SESSION, 0, as_of, store.load, store.history, lambda type, id: None,
             lambda action, resource: True, unseen, store.log, lambda: 0, as_of, store.load_as_of,
+            store.load, store.versions,
         )  # fmt: skip
 
 
