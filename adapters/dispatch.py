@@ -64,13 +64,16 @@ class Dispatcher:
             self._until_visible(request.wait_for)
         named: str | None = getattr(request, "as_of", None)
         as_of = None if named is None else self._position(named)
+        begins: str | None = getattr(request, "diff", None)
+        earlier = None if begins is None else self._position(begins, "diff")
         self.gatekeeper.admit(operation, request, call.session, call.request_id)
         with self._pool.connection() as connection:
             connection.execute(_BEGIN)
             try:
-                if as_of is not None:
-                    past.check_kept(connection, as_of)
-                read = self._reader(connection, operation, call, call.session, as_of)
+                for position in (as_of, earlier):
+                    if position is not None:
+                        past.check_kept(connection, position)
+                read = self._reader(connection, operation, call, call.session, as_of, earlier)
                 answer: Answer = operation.handle(request, read)
                 return answer
             finally:
@@ -83,6 +86,7 @@ class Dispatcher:
         call: Call,
         session: Session,
         as_of: int | None,
+        earlier: int | None,
     ) -> Reader:
         def unseen(type: str, id: str, field: str) -> errors.NotFound:
             return self.gatekeeper.unseen(session, operation.action, type, id, field, call.request_id)
@@ -105,15 +109,18 @@ class Dispatcher:
             as_of,
             self._store.load_as_of,
             decide,
+            self._store.load,
+            self._store.versions,
+            earlier,
         )
 
-    def _position(self, as_of: str) -> int:
-        """The position that `asOf` names, once the read models show it."""
+    def _position(self, as_of: str, field: str = "asOf") -> int:
+        """The position that `asOf` or another such field names, once the read models show it."""
         if as_of.startswith("@"):
             position = int(as_of[1:])
-            past.check_position(position, self._head())
+            past.check_position(position, self._head(), field)
         else:
-            past.check_instant(int(as_of), self._store.now())
+            past.check_instant(int(as_of), self._store.now(), field)
             position = self._labelled(int(as_of))
         self._until_visible(position)
         return position

@@ -17,7 +17,7 @@ from commands import (
     sites,
 )
 from domain import operation
-from queries import audit, bookings, capacity, devices, events
+from queries import audit, bookings, capacity, devices, events, node_history
 from queries import join_tokens as join_token_queries
 from queries import node_commands as node_command_queries
 from queries import nodes as node_queries
@@ -39,6 +39,7 @@ OPERATIONS: Final = operation.table(
     node_service.OPERATIONS,
     node_provision.OPERATIONS,
     node_queries.OPERATIONS,
+    node_history.OPERATIONS,
     node_commands.OPERATIONS,
     node_command_ends.OPERATIONS,
     node_command_queries.OPERATIONS,

@@ -270,7 +270,7 @@ class NodeInventory(Struct, frozen=True, forbid_unknown_fields=True, tag_field="
 
 def section_hashes(inventory: NodeInventory) -> dict[str, str]:
     """SHA-256 in hex of each section's RFC 8785 JSON, lists in their stable order."""
-    return {name: _digest(_hashed(getattr(inventory, name))) for name in SECTIONS}
+    return {name: _digest(comparable(getattr(inventory, name))) for name in SECTIONS}
 
 
 def document_hash(inventory: NodeInventory) -> str:
@@ -292,7 +292,8 @@ def _digest(value: object) -> str:
     return sha256(canonical(value)).hexdigest()
 
 
-def _hashed(section: object) -> object:
+def comparable(section: object) -> object:
+    """A section as it is hashed and compared: without the names that the kernel gave."""
     if not isinstance(section, tuple):
         return section
     return [_unnamed(item) for item in section]

@@ -58,7 +58,7 @@ class View(Struct, frozen=True, kw_only=True, rename="camel"):
     version: int
 
 
-def _shown(condition: node.Condition) -> node.Condition:
+def shown(condition: node.Condition) -> node.Condition:
     """Of the twins only those that the message names: others are another tenant's (domain.md §10)."""
     if condition.type != "DuplicateHardware":
         return condition
@@ -85,7 +85,7 @@ def view(id: str, state: node.State, version: int) -> View:
         power=state.power,
         connectivity=state.connectivity,
         connectivity_since=state.connectivity_since,
-        conditions=tuple(_shown(condition) for condition in state.conditions),
+        conditions=tuple(shown(condition) for condition in state.conditions),
         schedulable=not reasons,
         unschedulable_reasons=reasons,
         labels=state.labels,

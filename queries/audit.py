@@ -6,9 +6,10 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
-from domain import admission, errors, registry
-from domain.event import Recorded
+from domain import admission, errors, node, node_view, registry
+from domain.event import Event, Recorded
 from domain.operation import Answer, Operation, Request
 from queries.reading import Reader
 
@@ -99,7 +100,7 @@ def entry(recorded: Recorded, tenant: str | None, known: Mapping[str, Decision |
 
     Of another tenant it tells the tenant, not who there acted or with which request (domain.md §10).
     """
-    data = msgspec.to_builtins(recorded.event)
+    data = msgspec.to_builtins(recorded.event if tenant is None else told(recorded.event))
     decision = known.get(recorded.meta.admission or "")
     kind, _, who = recorded.meta.actor.partition(":")
     acting = who.partition("/")[0] if kind == "identity" else None
@@ -118,6 +119,17 @@ def entry(recorded: Recorded, tenant: str | None, known: Mapping[str, Decision |
         correlation=recorded.meta.correlation if mine else None,
         data=data,
     )
+
+
+def told(event: Event) -> Event:
+    """An event without the names of nodes that are another tenant's (domain.md §10); the log keeps them."""
+    match event:
+        case node.Inventoried():
+            return replace(event, shared_with=())
+        case node.ConditionRaised():
+            return replace(event, condition=node_view.shown(event.condition))
+        case _:
+            return event
 
 
 OPERATIONS = (

@@ -1,12 +1,13 @@
-"""Nodes: list, get with its unschedulable reasons, inventory, spec, devices, history (domain.md §3)."""
+"""Nodes: list, get with its unschedulable reasons, inventory, spec, devices (domain.md §3)."""
 
 from typing import Any
 
 from msgspec import Struct
 
-from domain import device, errors, node, node_spec, node_view, provision
+from domain import device, errors, inventory_diff, node, node_spec, node_view, provision
+from domain import inventory as document
 from domain.inventory import NodeInventory
-from domain.operation import Answer, Known, KnownListing, Operation, Page
+from domain.operation import Answer, AsOf, Known, KnownListing, Operation, Page
 from queries import past
 from queries.reading import Reader, filters, one
 
@@ -23,13 +24,22 @@ class Get(Known, frozen=True, kw_only=True):
     id: str
 
 
+class Inventory(Get, frozen=True, kw_only=True):
+    diff: AsOf | None = None
+
+
 class Snapshot(Struct, frozen=True, kw_only=True, rename="camel"):
-    """The node's latest inventory and the SHA-256 over its section hashes."""
+    """The node's latest inventory, the hash of each section, and the hash over those (SHA-256).
+
+    `changes` is what differs from the inventory at `diff`; null when no `diff` is asked for.
+    """
 
     node_id: str
     hash: str | None
+    sections: dict[str, str]
     taken_at: int
     inventory: NodeInventory | None
+    changes: tuple[inventory_diff.Change, ...] | None
 
 
 class Spec(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -71,9 +81,20 @@ def get(query: Get, read: Reader) -> Answer:
     return one(read, query.id, node_view.view)
 
 
-def inventory(query: Get, read: Reader) -> Answer:
+def inventory(query: Inventory, read: Reader) -> Answer:
+    """Before it joined a node had no inventory: then all is new."""
+    before = None if read.earlier is None else read.load_as_of(query.id, read.earlier).state
+
     def view(id: str, state: node.State, version: int) -> Snapshot:
-        return Snapshot(node_id=id, hash=state.inventory_hash, taken_at=state.inventory_at, inventory=state.inventory)
+        found = state.inventory
+        return Snapshot(
+            node_id=id,
+            hash=state.inventory_hash,
+            sections=document.section_hashes(found) if found else {},
+            taken_at=state.inventory_at,
+            inventory=found,
+            changes=None if before is None else inventory_diff.changes(before.inventory, found),
+        )
 
     return one(read, query.id, view)
 
@@ -99,12 +120,12 @@ def devices(query: Get, read: Reader) -> Answer:
     return one(read, query.id, view)
 
 
-def _declare(name: str, below: str, response: Any, handle: Any, summary: str) -> Operation:
+def _declare(name: str, below: str, response: Any, handle: Any, summary: str, request: type[Get] = Get) -> Operation:
     return Operation(
         name=name,
         verb="GET",
         path=f"/v1/nodes/{{id}}{below}",
-        request=Get,
+        request=request,
         response=response,
         on=("compute-node/{id}",),
         handle=handle,
@@ -135,7 +156,14 @@ OPERATIONS = (
         ),
     ),
     _declare("nodes.get", "", node_view.View, get, "Show a node and why nothing is placed on it"),
-    _declare("nodes.inventory", "/inventory", Snapshot, inventory, "Show a node's latest inventory"),
+    _declare(
+        "nodes.inventory",
+        "/inventory",
+        Snapshot,
+        inventory,
+        "Show a node's latest inventory, and what differs from an earlier one",
+        Inventory,
+    ),
     _declare("nodes.spec", "/spec", Spec, spec, "Show a node's desired state and how far it got"),
     _declare("nodes.devices", "/devices", Devices, devices, "Show a node's devices"),
 )

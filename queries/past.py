@@ -114,14 +114,14 @@ def _shown(read: Reader, row: Row, view: Callable[[str, Any, int], Any] | None) 
     return read.as_of, id, loaded.version, msgspec.json.encode(view(id, loaded.state, loaded.version))
 
 
-def check_position(position: int, head: int) -> None:
+def check_position(position: int, head: int, field: str = MARK) -> None:
     if position > head:
-        raise errors.Invalid("asOf", f"lies beyond the log, which ends at @{head}")
+        raise errors.Invalid(field, f"lies beyond the log, which ends at @{head}")
 
 
-def check_instant(instant: int, now: int) -> None:
+def check_instant(instant: int, now: int, field: str = MARK) -> None:
     if instant > now:
-        raise errors.Invalid("asOf", f"lies in the future: now is {now}")
+        raise errors.Invalid(field, f"lies in the future: now is {now}")
 
 
 def label(connection: Connection[Any], instant: int) -> tuple[int, bool]:

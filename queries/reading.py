@@ -34,8 +34,9 @@ class Reader(msgspec.Struct, frozen=True):
     `resolve` gives a thing as the caller's tenant sees it, `allowed` decides an action on it, `decide` decides the
     operation itself and refuses, `unseen` keeps a record of what did not resolve and makes the refusal. `log` reads
     events by position, `visible` is the position up to which everything has been read. `as_of` is the position that
-    is asked for, None is the present; `load_as_of` folds a stream up to a position. `position` is what the answer
-    shows.
+    is asked for, None is the present; `load_as_of` folds a stream up to a position, `load_version` up to a version,
+    `versions` reads those in `(after, until]`. `earlier` is the position that a `diff` begins at. `position` is what
+    the answer shows.
     """
 
     connection: Connection[Any]
@@ -52,6 +53,9 @@ class Reader(msgspec.Struct, frozen=True):
     as_of: int | None
     load_as_of: Callable[[str, int], Any]
     decide: Callable[[Resource], None]
+    load_version: Callable[[str, int], Any]
+    versions: Callable[[str, int, int], list[Recorded]]
+    earlier: int | None = None
 
 
 def tenants(request: Listing, read: Reader) -> str | None:

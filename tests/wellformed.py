@@ -99,6 +99,7 @@ REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
     "nodes.list": ("/v1/nodes", {}),
     "nodes.get": ("/v1/nodes/{node}", {}),
     "nodes.inventory": ("/v1/nodes/{node}/inventory", {}),
+    "nodes.history": ("/v1/nodes/{node}/history", {}),
     "nodes.spec": ("/v1/nodes/{node}/spec", {}),
     "nodes.devices": ("/v1/nodes/{node}/devices", {}),
     "commands.issue": (

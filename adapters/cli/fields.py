@@ -123,7 +123,7 @@ def option(field: inspect.Field) -> click.Option:
         return click.Option([field.name, f"{name}/--no-{name[2:]}"], default=None, help=text)
     if tables.is_instant(field.encode_name) and any(isinstance(kind, inspect.IntType) for kind in kinds):
         return click.Option([field.name, name], type=Instant(), help=text)
-    if field.encode_name == "asOf":
+    if field.encode_name in ("asOf", "diff"):
         return click.Option([field.name, name], type=AsOf(), help=text)
     return click.Option([field.name, name], type=scalar(field.type), help=text)
 

@@ -45,17 +45,35 @@ def fingerprint(file: str) -> None:
     """Print fingerprint, trusted and identifiers of a NodeInventory FILE (`-`: standard input)."""
     from msgspec import json
 
-    from domain import errors
     from domain import fingerprint as identity
-    from domain.inventory import NodeInventory
 
-    try:
-        found = identity.fingerprint(NodeInventory.parse(_read(file)))
-    except errors.Refusal as wrong:
-        _fail(f"{file}: {wrong}; `better-compute inventory collect` prints one that is right")
+    found = identity.fingerprint(_document(file))
     click.echo(json.format(json.encode(found), indent=2).decode())
     if found.fingerprint is None:
         click.echo("reason: no identifier could be read: run as root on the machine itself", err=True)
+
+
+@inventory.command()
+@click.argument("before")
+@click.argument("after")
+def diff(before: str, after: str) -> None:
+    """Print what differs between two NodeInventory files (`-`: standard input), as JSON; nothing but [] if nothing."""
+    from msgspec import json
+
+    from domain import inventory_diff
+
+    found = inventory_diff.changes(_document(before), _document(after))
+    click.echo(json.format(json.encode(found), indent=2).decode())
+
+
+def _document(file: str) -> "NodeInventory":
+    from domain import errors
+    from domain.inventory import NodeInventory
+
+    try:
+        return NodeInventory.parse(_read(file))
+    except errors.Refusal as wrong:
+        _fail(f"{file}: {wrong}; `better-compute inventory collect` prints one that is right")
 
 
 def _file_options(command: Any) -> Any:

@@ -84,6 +84,10 @@ class EventStore(CatalogReader):
     def history(self, stream: str) -> list[Recorded]:
         return [decode(*row) for row in self._recorder.select_rows(stream, 0)]
 
+    def versions(self, stream: str, after: int, until: int) -> list[Recorded]:
+        """Events of a stream, oldest first: those of the versions in `(after, until]`."""
+        return [decode(*row) for row in self._recorder.select_rows(stream, after, until)]
+
     def append(self, append: Append) -> int:
         """One transaction, one round trip; a commit whose answer was lost is recognised by its event ids.
 

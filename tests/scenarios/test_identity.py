@@ -147,6 +147,39 @@ def test_a_missing_card_that_nobody_has_booked_any_more_is_named_no_more(plane: 
     assert set(conditions(plane, node_id)) == {"GpuCountMismatch"}
 
 
+def test_one_dead_card_leaves_the_others_for_sale(plane: Plane) -> None:
+    """O25: seven of eight are placed on; a node that is down offers nothing, whatever it last reported."""
+    pool_id, (node_id,) = plane.fleet(gpus=8)
+    found = plane.root.ok("GET", f"/v1/nodes/{node_id}/inventory")["inventory"]
+    found["gpus"].pop(5)
+    report(plane, node_id, found)
+    plane.settle()
+    seven = plane.acme.reserve(pool_id, devices=[{"class": "gpu", "count": 7}], maxPendingSeconds=0)
+    assert (seven.status_code, seven.json()["state"]) == (201, "placed"), seven.text
+    plane.acme.ok("POST", f"/v1/reservations/{seven.json()['id']}/cancel", {})
+    agents.end_session(plane.store, node_id, plane.store.load(node_id).state.session, "disconnected")
+    plane.settle()
+    none = plane.acme.reserve(pool_id, devices=[{"class": "gpu", "count": 1}], maxPendingSeconds=0)
+    assert none.status_code == 409
+
+
+def test_a_card_without_an_attribute_does_not_match_and_the_others_do(plane: Plane) -> None:
+    """O27: the selector compares what one of eight lacks."""
+    site_id = plane.site()
+    pool_id = plane.pool(site_id)
+    plane.offer(pool_id)
+    found = inventory(index=72)
+    lacks = found["gpus"][3].pop("numaNode")
+    assert lacks is not None
+    plane.node(site_id, pool_id, "n1", found=found)
+    ask = {"class": "gpu", "selector": "device.attributes.numaNode >= 0"}
+    for count, status in ((8, 409), (7, 201)):
+        answer = plane.acme.reserve(pool_id, devices=[ask | {"count": count}], maxPendingSeconds=0)
+        assert answer.status_code == status, answer.text
+    (allocation,) = plane.store.load(answer.json()["id"]).state.allocations
+    assert found["gpus"][3]["uuid"] not in allocation.atoms
+
+
 def key_token(plane: Plane, node_id: str, **fields: Any) -> Any:
     shown = plane.root.ok("GET", f"/v1/nodes/{node_id}")
     body = {"siteId": shown["siteId"], "trust": shown["trust"], "nodeId": node_id} | fields

@@ -137,3 +137,28 @@ def test_planned_maintenance_is_called_off_before_a_pool_is_cut_anew(plane: Plan
     plane.root.ok("POST", f"/v1/nodes/{node_id}/maintenance", plan)
     refused = cut(plane, pool_id, HALVES)
     assert (refused.status_code, refused.json()["nodes"]) == (409, [node_id]), refused.text
+
+
+def test_slices_that_are_gone_after_a_reboot_are_missed_and_their_bookings_kept(plane: Plane) -> None:
+    """O23: nothing new is placed, what is booked stays booked, and all is well once they stand again."""
+    site_id = plane.site()
+    pool_id = mig_pool(plane, site_id)
+    found = partitioned(1, 1)
+    node_id = plane.node(site_id, pool_id, "n1", found=found)
+    running = reserve(plane, pool_id)
+    plane.activate(plane.acme, running["id"])
+    coming = reserve(plane, pool_id, startsAt=plane.store.now() + 3_600_000)
+    booked = {d for one in (running, coming) for d in plane.store.load(one["id"]).state.allocations[0].atoms}
+    session = plane.connect(node_id)
+    agents.report_inventory(plane.store, node_id, session, with_instances(found, []))
+    shown = plane.root.ok("GET", f"/v1/nodes/{node_id}")
+    held = {c["type"]: c["names"] for c in shown["conditions"]}
+    assert held["PartitionPending"] == [found["gpus"][0]["uuid"]]
+    assert set(held["BookedDeviceMissing"]) == booked
+    assert [r["reason"] for r in shown["unschedulableReasons"]] == ["PartitionPending"]
+    assert plane.acme.ok("GET", f"/v1/reservations/{running['id']}")["state"] == "active"
+    assert plane.acme.ok("GET", f"/v1/reservations/{coming['id']}")["state"] == "placed"
+    assert set(plane.store.booked_devices(node_id)) == booked
+    agents.report_inventory(plane.store, node_id, session, document.NodeInventory.convert(found))
+    back = plane.root.ok("GET", f"/v1/nodes/{node_id}")
+    assert (back["conditions"], back["schedulable"]) == ([], True)

@@ -50,6 +50,7 @@ EXPECTED: dict[str, str] = {
     "nodes.list": READ,
     "nodes.get": THEIRS,
     "nodes.inventory": THEIRS,
+    "nodes.history": THEIRS,
     "nodes.spec": THEIRS,
     "nodes.devices": THEIRS,
     "commands.issue": "401 401 404 404 403 404 201 201",

@@ -52,6 +52,20 @@ def test_o28_placeholders_alone_give_no_fingerprint() -> None:
     assert found.stderr == "reason: no identifier could be read: run as root on the machine itself\n"
 
 
+def test_diff_prints_what_differs_between_two_files(tmp_path: Path) -> None:
+    one = call(
+        "from", "--dmidecode", str(FIXTURES / "dmidecode-server.txt"), "--ip-link", str(FIXTURES / "ip-link.json")
+    )
+    other = call("from", "--dmidecode", str(FIXTURES / "dmidecode-server.txt"))
+    for name, printed in (("one", one), ("other", other)):
+        (tmp_path / name).write_text(printed.stdout)
+    same = call("diff", str(tmp_path / "one"), "-", given=one.stdout)
+    assert (same.exit_code, json.loads(same.stdout)) == (0, [])
+    found = json.loads(call("diff", str(tmp_path / "one"), str(tmp_path / "other")).stdout)
+    assert {change["section"] for change in found} == {"nics"}
+    assert {change["after"] for change in found} == {None}
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -62,6 +76,7 @@ def test_o28_placeholders_alone_give_no_fingerprint() -> None:
         ("from", "--lshw", str(FIXTURES / "dmidecode-server.txt")),
         ("fingerprint", str(FIXTURES / "lshw-server.json")),
         ("fingerprint", "/does/not/exist"),
+        ("diff", str(FIXTURES / "lshw-server.json"), "/does/not/exist"),
         ("fingerprint", str(FIXTURES / "smi-h100-mig.xml")),
     ],
 )
