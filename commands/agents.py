@@ -55,9 +55,7 @@ def open_session(
         if loaded.version == 0 or state.provision_state == "retired":
             raise errors.NotFound("node", node_id)
         opened, now = state.session + 1, store.now()
-        events: list[node.Events] = [node.ConnectivityChanged("connected", opened, now, gateway)]
-        if hello is not None and (hello.boot_id, hello.agent_version) != (state.boot_id, state.agent_version):
-            events.append(node.Booted(hello.boot_id, hello.agent_version, now))
+        events = opening(state, gateway, hello, now)
         gathered.add([Change(node_id, loaded.version, tuple(schedulability.settle(state, events, now)))])
         if hello is not None:
             node_sessions.rejoined(store, gathered, node_id, hello.boot_id, new_id)
@@ -65,6 +63,14 @@ def open_session(
 
     act(store, _meta(node_id, store.load(node_id).state), decide)
     return opened
+
+
+def opening(state: node.State, gateway: str, hello: Hello | None, now: int) -> list[node.Events]:
+    """The node's next session, and its boot where that is new."""
+    events: list[node.Events] = [node.ConnectivityChanged("connected", state.session + 1, now, gateway)]
+    if hello is not None and (hello.boot_id, hello.agent_version) != (state.boot_id, state.agent_version):
+        events.append(node.Booted(hello.boot_id, hello.agent_version, now))
+    return events
 
 
 def end_session(
@@ -147,13 +153,18 @@ def _tear_down(
         _current(store, node_id, session)
         loaded = store.load(reservation_id)
         state: reservation.State = loaded.state
-        kept = [a for a in state.allocations if a.node_id == node_id and a.id in items]
-        if kept or observed < state.generations.get(node_id, 0):
+        if not torn_down_by(state, node_id, observed, items):
             return []
         change = teardown.torn_down(reservation_id, state, loaded.version, node_id, store.now())
         return [change] if change else []
 
     act(store, _about(store, node_id, reservation_id), decide)
+
+
+def torn_down_by(state: reservation.State, node_id: str, observed: int, items: Mapping[str, Status]) -> bool:
+    """Whether a node that says this has nothing of the reservation any more."""
+    kept = [a for a in state.allocations if a.node_id == node_id and a.id in items]
+    return not kept and observed >= state.generations.get(node_id, 0)
 
 
 def _prepare(

@@ -23,19 +23,20 @@ from litestar import Litestar, WebSocket, websocket
 from litestar.handlers import WebsocketRouteHandler
 
 from adapters.agent import protocol
+from adapters.agent.intake import Intake, RunBlocking
 from adapters.agent.leases import Lease, Leases
-from adapters.agent.peer import OUTAGE, Close, Gone, Peer, RunBlocking, close, receive, send, superseded
+from adapters.agent.peer import OUTAGE, Close, Gone, Peer, close, receive, send, superseded
 from adapters.ids import Mint
-from commands import agents
+from commands import agent_batches, agents
 from commands.ports import Store
-from domain import errors, ids, node
+from domain import errors, ids
 
 _log = logging.getLogger("better_compute.gateway")
 T = TypeVar("T")
 Ending = Literal["disconnected", "unreachable"]
 
 THREADS: Final = 40
-MAX_SESSIONS: Final = 10_000
+MAX_SESSIONS: Final = 16_000
 MAX_HANDSHAKES: Final = 256
 HELLO_SECONDS: Final = 10.0
 STOP_SECONDS: Final = 1.0
@@ -80,6 +81,7 @@ class Gateway:
         self._audience = audience
         self._blocking = run_blocking or threads()
         self._new_id = new_id or Mint()
+        self._intake = Intake(store, self._blocking, self._new_id)
         self._hello_seconds = hello_seconds
         self._clock = clock
         self._leases: Leases[Peer] = Leases(clock, protocol.TTL_SECONDS)
@@ -266,25 +268,23 @@ class Gateway:
     async def _admit(self, challenge: protocol.Challenge, hello: protocol.Hello) -> tuple[str, int] | Close:
         """Missing, retired and wrongly signed are one answer, so that nobody learns which nodes exist."""
         node_id = ids.parse("node", hello.node_id)
-        state: node.State = (await self._blocking(lambda: self._store.load(node_id))).state
-        if not protocol.verify(state.public_key, challenge, hello):
-            return _STRANGER
         gateway, said = self.id, agents.Hello(hello.boot_id, hello.agent_version)
-        try:
-            epoch = await self._blocking(lambda: agents.open_session(self._store, node_id, gateway, said, self._new_id))
-        except OUTAGE:
+        opened = await self._intake.open(
+            agent_batches.Opening(node_id, gateway, said, lambda key: protocol.verify(key, challenge, hello))
+        )
+        if opened.fault is not None:
             # It may have been recorded all the same: then nobody would ever end it.
-            if self._leases.peer(node_id) is None:
-                self._leases.grant(node_id, state.session + 1, None)
-            raise
-        return (node_id, epoch) if gateway == self.id else _BUSY
+            if isinstance(opened.fault, OUTAGE) and self._leases.peer(node_id) is None:
+                self._leases.grant(node_id, opened.session, None)
+            raise opened.fault
+        return (node_id, opened.session) if gateway == self.id else _BUSY
 
     async def _hold(self, socket: WebSocket[Any, Any, Any], node_id: str, epoch: int) -> None:
         def alive() -> None:
             if lease is not None:
                 self._leases.renew(lease)
 
-        peer = Peer(socket, self._store, self._blocking, node_id, epoch, alive, self._new_id)
+        peer = Peer(socket, self._store, self._blocking, self._intake, node_id, epoch, alive, self._new_id)
         lease, older = self._leases.grant(node_id, epoch, peer)
         if lease is None:
             await close(socket, superseded("a newer session of this node was first"))

@@ -40,6 +40,9 @@ class FakeStore:
         events = self.streams.get(stream, [])
         return Loaded(registry.fold(stream, events), len(events), len(events))
 
+    def load_all(self, streams: Sequence[str]) -> list[Loaded]:
+        return [self.load(stream) for stream in streams]
+
     def append(self, append: Append) -> int:
         self._check()
         for change in append.changes:
@@ -55,7 +58,13 @@ class FakeStore:
     def booked(self, node_id: str) -> list[str]:
         return []
 
-    def saw_inventory(self, node_id: str) -> None:
+    def crowded(self, identifiers: Sequence[str]) -> set[str]:
+        return set()
+
+    def booked_all(self, nodes: Sequence[str]) -> dict[str, list[str]]:
+        return {}
+
+    def saw_inventory(self, *nodes: str) -> None:
         self._check()
 
     def blockers(self, reservation_id: str) -> list[str]:

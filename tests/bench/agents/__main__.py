@@ -118,7 +118,7 @@ class Bench:
             time.sleep(min(seconds, 2.0))
             if self.stage.head() == before:
                 return
-        raise RuntimeError("the log does not come to rest")
+        raise RuntimeError(f"the log does not come to rest: {self.stage.newest()}")
 
     def round(self, number: int) -> None:
         self.steady.measure(self.agents, self.stage.cpu, self.options.seconds, self.options.nodes)

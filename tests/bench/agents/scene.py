@@ -75,6 +75,11 @@ class Scene:
         assert row is not None
         return int(row[0])
 
+    def newest(self) -> list[str]:
+        """The last events, for whoever wonders what goes on."""
+        end = self.head()
+        return [f"{type(one.event).__name__} of {one.stream}" for one in self.store.log(end - 20, end, 20)]
+
     def connectivity(self, after: int) -> Counter[str]:
         """What was recorded of nodes' connectivity after a position of the log."""
         counted: Counter[str] = Counter()
