@@ -37,7 +37,9 @@ Ending = Literal["disconnected", "unreachable"]
 
 THREADS: Final = 40
 MAX_SESSIONS: Final = 16_000
-MAX_HANDSHAKES: Final = 256
+MAX_HANDSHAKES: Final = 2_048
+CROWD: Final = 64
+"""So many handshakes at once are a fleet that comes back: nobody is judged for not being here yet."""
 HELLO_SECONDS: Final = 10.0
 STOP_SECONDS: Final = 1.0
 _SWEEP_SECONDS: Final = 1.0
@@ -88,6 +90,7 @@ class Gateway:
         self._endings: dict[str, tuple[int, Ending]] = {}
         self._unrecorded = asyncio.Event()
         self._handshakes = 0
+        self._turned_away = False
         self._sessions = 0
         self._closing = False
         self._idle = asyncio.Event()
@@ -122,12 +125,13 @@ class Gateway:
         for peer in left.peers():
             peer.end(Close(protocol.TRY_LATER, "another gateway took over; connect again"))
 
-    def has_news(self, node_id: str) -> None:
+    def has_news(self, node_id: str, session: int | None = None) -> None:
         """Bring the node's session here, if any, its current spec and commands. Any thread may call it, at any time.
 
-        Called for `node.connectivity_changed` too, it ends a session that another gateway's superseded.
+        Called for `node.connectivity_changed` too, it ends a session that another gateway's superseded; what is
+        said of the `session` that is here is no news to it.
         """
-        self._on_loop(lambda: self._want(node_id))
+        self._on_loop(lambda: self._want(node_id, session))
 
     def _on_loop(self, call: Callable[[], None]) -> None:
         loop = self._loop
@@ -136,8 +140,9 @@ class Gateway:
         with contextlib.suppress(RuntimeError):  # the loop is closed: the process goes down
             loop.call_soon_threadsafe(call)
 
-    def _want(self, node_id: str) -> None:
-        if peer := self._leases.peer(node_id):
+    def _want(self, node_id: str, session: int | None) -> None:
+        peer = self._leases.peer(node_id)
+        if peer is not None and peer.epoch != session:
             peer.look()
 
     @contextlib.asynccontextmanager
@@ -166,7 +171,8 @@ class Gateway:
         """End the sessions whose lease has run out; let those look again whose commands wait for their time."""
         for peer in self._leases.peers():
             peer.tick()
-        for lease in self._leases.lapsed():
+        crowded, self._turned_away = self._turned_away or self._handshakes > CROWD, False
+        for lease in self._leases.lapsed(crowded):
             self._end(lease, "unreachable")
             if lease.peer is not None:
                 lease.peer.end(Close(protocol.TOO_SLOW, f"silent for {protocol.TTL_SECONDS} s"))
@@ -224,6 +230,7 @@ class Gateway:
 
     async def _serve(self, socket: WebSocket[Any, Any, Any]) -> None:
         if self._closing or self._handshakes >= MAX_HANDSHAKES or self._sessions >= MAX_SESSIONS:
+            self._turned_away = True
             await close(socket, _BUSY)
             return
         self._handshakes += 1

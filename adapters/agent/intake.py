@@ -72,9 +72,15 @@ class Intake:
         def opening(asked: Sequence[agent_batches.Opening]) -> list[agent_batches.Opened]:
             return agent_batches.open_sessions(store, asked, new_id)
 
+        def inventories(asked: Sequence[tuple[str, int, bytes]]) -> list[Exception | None]:
+            return _inventories(store, asked)
+
+        def statuses(asked: Sequence[agent_batches.Report]) -> list[Exception | None]:
+            return agent_batches.report_statuses(store, asked)
+
         self._openings = Rounds(run_blocking, opening, 1)
-        self._inventories = Rounds(run_blocking, lambda asked: _inventories(store, asked), ROUNDS)
-        self._statuses = Rounds(run_blocking, lambda asked: agent_batches.report_statuses(store, asked), 1)
+        self._inventories = Rounds(run_blocking, inventories, ROUNDS)
+        self._statuses = Rounds(run_blocking, statuses, 1)
 
     async def open(self, asked: agent_batches.Opening) -> agent_batches.Opened:
         return await self._openings.ask(asked)
