@@ -239,6 +239,7 @@ class Gateway:
         finally:
             self._handshakes -= 1
         if isinstance(opened, Close):
+            self._turned_away = self._turned_away or opened is _BUSY
             await close(socket, opened)
             return
         self._sessions += 1

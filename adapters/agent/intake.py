@@ -1,6 +1,6 @@
 """What agents of this gateway ask of the store, taken many at a time: a fleet that comes back comes all at once.
 
-Whoever comes while a round is under way waits for the next. A lone agent waits for nobody.
+Whoever comes while a round is under way waits for the next of its kind. A lone agent waits for nobody.
 """
 
 import asyncio
@@ -10,6 +10,7 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from commands import agent_batches
 from commands.ports import Store
+from domain import errors
 from domain.ids import Mint
 from domain.inventory import NodeInventory
 
@@ -17,9 +18,12 @@ A = TypeVar("A")
 B = TypeVar("B")
 T = TypeVar("T")
 
-MOST_TOGETHER: Final = 128
-ROUNDS: Final = 2
-"""How many rounds of one kind run at once: while one waits for the disk, another decides."""
+OPENINGS: Final = 256
+STATUSES: Final = 128
+INVENTORIES: Final = 32
+"""How many a round takes of each kind: each round is some tenths of a second of work, and openings come first."""
+PATIENCE: Final = 10.0
+"""Seconds after which an opening is not begun any more: its agent is about to give up."""
 
 
 class RunBlocking(Protocol):
@@ -28,70 +32,95 @@ class RunBlocking(Protocol):
     def __call__(self, work: Callable[[], T], /) -> Awaitable[T]: ...
 
 
-class Rounds(Generic[A, B]):
-    """`work` answers all that it is given, in order; what it raises is everybody's answer. The event loop owns it."""
+class Kind(Generic[A, B]):
+    """What waits of one kind. `work` answers all that it is given, in order; what it raises is everybody's answer."""
 
-    def __init__(self, run_blocking: RunBlocking, work: Callable[[Sequence[A]], Sequence[B]], at_once: int) -> None:
-        self._blocking = run_blocking
+    def __init__(self, work: Callable[[Sequence[A]], Sequence[B]], most: int, patience: float | None = None) -> None:
+        self.waiting: deque[tuple[A, asyncio.Future[B], float]] = deque()
         self._work = work
-        self._at_once = at_once
-        self._waiting: deque[tuple[A, asyncio.Future[B]]] = deque()
-        self._running: set[asyncio.Task[None]] = set()
+        self._most = most
+        self._patience = patience
 
-    async def ask(self, one: A) -> B:
-        answer: asyncio.Future[B] = asyncio.get_running_loop().create_future()
-        self._waiting.append((one, answer))
-        if len(self._running) < self._at_once:
-            task = asyncio.create_task(self._run())
-            self._running.add(task)
-            task.add_done_callback(self._running.discard)
-        return await answer
+    def add(self, one: A) -> "asyncio.Future[B]":
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[B] = loop.create_future()
+        self.waiting.append((one, answer, loop.time()))
+        return answer
 
-    async def _run(self) -> None:
-        while self._waiting:
-            taken = [self._waiting.popleft() for _ in range(min(MOST_TOGETHER, len(self._waiting)))]
-            asked = [one for one, _ in taken]
-            try:
-                answers = await self._blocking(lambda asked=asked: self._work(asked))  # type: ignore[misc]
-            except BaseException as fault:
-                for _, answer in taken:
-                    if not answer.done():
-                        answer.set_exception(fault) if isinstance(fault, Exception) else answer.cancel()
-                if not isinstance(fault, Exception):
-                    raise
-                continue
-            for (_, answer), said in zip(taken, answers, strict=True):
+    async def round(self, run_blocking: RunBlocking) -> None:
+        taken = [(one, answer) for one, answer, since in self._take() if self._in_time(answer, since)]
+        if not taken:
+            return
+        try:
+            answers = await run_blocking(lambda: self._work([one for one, _ in taken]))
+        except Exception as fault:
+            for _, answer in taken:
                 if not answer.done():
-                    answer.set_result(said)
+                    answer.set_exception(fault)
+            return
+        for (_, answer), said in zip(taken, answers, strict=True):
+            if not answer.done():
+                answer.set_result(said)
+
+    def _take(self) -> "list[tuple[A, asyncio.Future[B], float]]":
+        return [self.waiting.popleft() for _ in range(min(self._most, len(self.waiting)))]
+
+    def _in_time(self, answer: "asyncio.Future[B]", since: float) -> bool:
+        if answer.done():
+            return False
+        if self._patience is None or asyncio.get_running_loop().time() - since < self._patience:
+            return True
+        answer.set_exception(errors.Unavailable("too many agents came at once"))
+        return False
 
 
 class Intake:
-    """The gateway's way into the log for whatever comes in crowds."""
+    """The gateway's way into the log for whatever comes in crowds: one round after the other, the kinds in turn.
+
+    One thread is enough: beside it there is an event loop that wants the same interpreter.
+    """
 
     def __init__(self, store: Store, run_blocking: RunBlocking, new_id: Mint) -> None:
         def opening(asked: Sequence[agent_batches.Opening]) -> list[agent_batches.Opened]:
             return agent_batches.open_sessions(store, asked, new_id)
 
-        def inventories(asked: Sequence[tuple[str, int, bytes]]) -> list[Exception | None]:
-            return _inventories(store, asked)
-
         def statuses(asked: Sequence[agent_batches.Report]) -> list[Exception | None]:
             return agent_batches.report_statuses(store, asked)
 
-        self._openings = Rounds(run_blocking, opening, 1)
-        self._inventories = Rounds(run_blocking, inventories, ROUNDS)
-        self._statuses = Rounds(run_blocking, statuses, 1)
+        def inventories(asked: Sequence[tuple[str, int, bytes]]) -> list[Exception | None]:
+            return _inventories(store, asked)
+
+        self._openings = Kind(opening, OPENINGS, PATIENCE)
+        self._statuses = Kind(statuses, STATUSES)
+        self._inventories = Kind(inventories, INVENTORIES)
+        self._blocking = run_blocking
+        self._running: asyncio.Task[None] | None = None
+
+    async def _ask(self, kind: Kind[A, B], one: A) -> B:
+        answer = kind.add(one)
+        if self._running is None:
+            self._running = asyncio.create_task(self._run())
+        return await answer
+
+    async def _run(self) -> None:
+        try:
+            while self._openings.waiting or self._statuses.waiting or self._inventories.waiting:
+                await self._openings.round(self._blocking)
+                await self._statuses.round(self._blocking)
+                await self._inventories.round(self._blocking)
+        finally:
+            self._running = None
 
     async def open(self, asked: agent_batches.Opening) -> agent_batches.Opened:
-        return await self._openings.ask(asked)
+        return await self._ask(self._openings, asked)
 
     async def inventory(self, node_id: str, session: int, document: bytes) -> None:
         """Raises what the report alone would."""
-        _raise(await self._inventories.ask((node_id, session, document)))
+        _raise(await self._ask(self._inventories, (node_id, session, document)))
 
     async def status(self, report: agent_batches.Report) -> None:
         """Raises what the report alone would."""
-        _raise(await self._statuses.ask(report))
+        _raise(await self._ask(self._statuses, report))
 
 
 def _raise(fault: Exception | None) -> None:
