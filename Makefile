@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: install demo test lint types contracts check bench bench-store bench-growth torture docs lock clean
+.PHONY: install demo test lint types contracts check bench bench-store bench-growth bench-agents torture docs lock clean
 
 install: $(INSTALLED)
 
@@ -37,6 +37,9 @@ bench: install
 
 bench-store: install
 	$(BIN)/python -m tests.bench.store
+
+bench-agents: install
+	$(BIN)/python -m tests.bench.agents
 
 bench-growth: install
 	$(BIN)/python -m tests.bench.growth

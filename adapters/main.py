@@ -107,8 +107,10 @@ class Plane:
 
     def _tell_gateway(self, batch: Sequence[Recorded]) -> None:
         for recorded in batch:
-            if isinstance(recorded.event, _TOLD):
-                self.gateway.has_news(recorded.stream)
+            event = recorded.event
+            if isinstance(event, _TOLD):
+                session = event.session if isinstance(event, node.ConnectivityChanged) else None
+                self.gateway.has_news(recorded.stream, session)
 
     def _count_refusals(self, ahead_ms: int = 0) -> None:
         """A minute ahead, the running one counts as over."""

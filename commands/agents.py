@@ -62,11 +62,7 @@ def open_session(
         if hello is not None and hello.public_key not in ("", state.public_key):
             raise errors.Fenced(f"the key of {node_id} was replaced")
         opened, now = state.session + 1, store.now()
-        events: list[node.Events] = [node.ConnectivityChanged("connected", opened, now, gateway)]
-        if hello is not None and (hello.boot_id, hello.agent_version) != (state.boot_id, state.agent_version):
-            events.append(node.Booted(hello.boot_id, hello.agent_version, now))
-        if hello is not None and hello.shows is not None:
-            events += health.skewed(state, hello.shows() - now, now)
+        events = opening(state, gateway, hello, now)
         gathered.add([Change(node_id, loaded.version, tuple(schedulability.settle(state, events, now)))])
         if hello is not None:
             node_sessions.rejoined(store, gathered, node_id, hello.boot_id, new_id)
@@ -74,6 +70,16 @@ def open_session(
 
     act(store, _meta(node_id, store.load(node_id).state), decide)
     return opened
+
+
+def opening(state: node.State, gateway: str, hello: Hello | None, now: int) -> list[node.Events]:
+    """The node's next session, its boot where that is new, and what its clock shows."""
+    events: list[node.Events] = [node.ConnectivityChanged("connected", state.session + 1, now, gateway)]
+    if hello is not None and (hello.boot_id, hello.agent_version) != (state.boot_id, state.agent_version):
+        events.append(node.Booted(hello.boot_id, hello.agent_version, now))
+    if hello is not None and hello.shows is not None:
+        events += health.skewed(state, hello.shows() - now, now)
+    return events
 
 
 def end_session(
@@ -156,13 +162,18 @@ def _tear_down(
         _current(store, node_id, session)
         loaded = store.load(reservation_id)
         state: reservation.State = loaded.state
-        kept = [a for a in state.allocations if a.node_id == node_id and a.id in items]
-        if kept or observed < state.generations.get(node_id, 0):
+        if not torn_down_by(state, node_id, observed, items):
             return []
         change = teardown.torn_down(reservation_id, state, loaded.version, node_id, store.now())
         return [change] if change else []
 
     act(store, _about(store, node_id, reservation_id), decide)
+
+
+def torn_down_by(state: reservation.State, node_id: str, observed: int, items: Mapping[str, Status]) -> bool:
+    """Whether a node that says this has nothing of the reservation any more."""
+    kept = [a for a in state.allocations if a.node_id == node_id and a.id in items]
+    return not kept and observed >= state.generations.get(node_id, 0)
 
 
 def _prepare(

@@ -51,6 +51,9 @@ class Store(Protocol):
     def load(self, stream: str, until: int | None = None) -> Loaded:
         """The state after the stream's last event, or after version `until`."""
 
+    def load_all(self, streams: Sequence[str]) -> list[Loaded]:
+        """The states after the last event of each, in the order of `streams`."""
+
     def history(self, stream: str) -> list[Recorded]:
         """Every event of a stream, oldest first."""
 
@@ -72,14 +75,20 @@ class Store(Protocol):
     def holders(self, identifiers: Sequence[str]) -> dict[str, tuple[str, ...]]:
         """The live nodes that hold each of these hardware identifiers; one that nobody holds is left out."""
 
+    def crowded(self, identifiers: Sequence[str]) -> set[str]:
+        """Those of these hardware identifiers that more than one live node holds."""
+
     def nodes_of(self, pool_id: str) -> list[str]:
         """The nodes that belong to a pool."""
 
     def booked(self, node_id: str) -> list[str]:
         """Reservations with atoms of this node that were bound and are not torn down."""
 
-    def saw_inventory(self, node_id: str) -> None:
-        """Note that the node reported its inventory just now; that is no event."""
+    def booked_all(self, nodes: Sequence[str]) -> dict[str, list[str]]:
+        """The same of many nodes; one without such reservations is left out."""
+
+    def saw_inventory(self, *nodes: str) -> None:
+        """Note that nodes reported their inventories just now; that is no event."""
 
     def carried(self, node_id: str) -> list[str]:
         """Reservations that are booked on this node: bound and not torn down, or still to come."""

@@ -46,11 +46,15 @@ class Recorded(Struct, frozen=True):
 
 
 class Change(Struct, frozen=True):
-    """New events for one stream; `expected` is the version the decision saw (0: the stream is new)."""
+    """New events for one stream; `expected` is the version the decision saw (0: the stream is new).
+
+    `meta` says who brought this change about where several did, each a part of one append.
+    """
 
     stream: str
     expected: int
     events: tuple[Event, ...]
+    meta: Meta | None = None
 
 
 class Fence(Struct, frozen=True):

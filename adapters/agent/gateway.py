@@ -23,20 +23,23 @@ from litestar import Litestar, WebSocket, websocket
 from litestar.handlers import WebsocketRouteHandler
 
 from adapters.agent import protocol
+from adapters.agent.intake import Intake, RunBlocking
 from adapters.agent.leases import Lease, Leases
-from adapters.agent.peer import OUTAGE, Clock, Close, Gone, Peer, RunBlocking, close, receive, send, superseded
+from adapters.agent.peer import OUTAGE, Clock, Close, Gone, Peer, close, receive, send, superseded
 from adapters.ids import Mint
-from commands import agents
+from commands import agent_batches, agents
 from commands.ports import Store
-from domain import errors, ids, node
+from domain import errors, ids
 
 _log = logging.getLogger("better_compute.gateway")
 T = TypeVar("T")
 Ending = Literal["disconnected", "unreachable"]
 
 THREADS: Final = 40
-MAX_SESSIONS: Final = 10_000
-MAX_HANDSHAKES: Final = 256
+MAX_SESSIONS: Final = 16_000
+MAX_HANDSHAKES: Final = 2_048
+CROWD: Final = 64
+"""So many handshakes at once are a fleet that comes back: nobody is judged for not being here yet."""
 HELLO_SECONDS: Final = 10.0
 STOP_SECONDS: Final = 1.0
 _SWEEP_SECONDS: Final = 1.0
@@ -80,12 +83,14 @@ class Gateway:
         self._audience = audience
         self._blocking = run_blocking or threads()
         self._new_id = new_id or Mint()
+        self._intake = Intake(store, self._blocking, self._new_id)
         self._hello_seconds = hello_seconds
         self._clock = clock
         self._leases: Leases[Peer] = Leases(clock, protocol.TTL_SECONDS)
         self._endings: dict[str, tuple[int, Ending]] = {}
         self._unrecorded = asyncio.Event()
         self._handshakes = 0
+        self._turned_away = False
         self._sessions = 0
         self._closing = False
         self._idle = asyncio.Event()
@@ -120,12 +125,13 @@ class Gateway:
         for peer in left.peers():
             peer.end(Close(protocol.TRY_LATER, "another gateway took over; connect again"))
 
-    def has_news(self, node_id: str) -> None:
+    def has_news(self, node_id: str, session: int | None = None) -> None:
         """Bring the node's session here, if any, its current spec and commands. Any thread may call it, at any time.
 
-        Called for `node.connectivity_changed` too, it ends a session that another gateway's superseded.
+        Called for `node.connectivity_changed` too, it ends a session that another gateway's superseded; what is
+        said of the `session` that is here is no news to it.
         """
-        self._on_loop(lambda: self._want(node_id))
+        self._on_loop(lambda: self._want(node_id, session))
 
     def _on_loop(self, call: Callable[[], None]) -> None:
         loop = self._loop
@@ -134,8 +140,9 @@ class Gateway:
         with contextlib.suppress(RuntimeError):  # the loop is closed: the process goes down
             loop.call_soon_threadsafe(call)
 
-    def _want(self, node_id: str) -> None:
-        if peer := self._leases.peer(node_id):
+    def _want(self, node_id: str, session: int | None) -> None:
+        peer = self._leases.peer(node_id)
+        if peer is not None and peer.epoch != session:
             peer.look()
 
     @contextlib.asynccontextmanager
@@ -164,7 +171,8 @@ class Gateway:
         """End the sessions whose lease has run out; let those look again whose commands wait for their time."""
         for peer in self._leases.peers():
             peer.tick()
-        for lease in self._leases.lapsed():
+        crowded, self._turned_away = self._turned_away or self._handshakes > CROWD, False
+        for lease in self._leases.lapsed(crowded):
             self._end(lease, "unreachable")
             if lease.peer is not None:
                 lease.peer.end(Close(protocol.TOO_SLOW, f"silent for {protocol.TTL_SECONDS} s"))
@@ -222,6 +230,7 @@ class Gateway:
 
     async def _serve(self, socket: WebSocket[Any, Any, Any]) -> None:
         if self._closing or self._handshakes >= MAX_HANDSHAKES or self._sessions >= MAX_SESSIONS:
+            self._turned_away = True
             await close(socket, _BUSY)
             return
         self._handshakes += 1
@@ -230,6 +239,7 @@ class Gateway:
         finally:
             self._handshakes -= 1
         if isinstance(opened, Close):
+            self._turned_away = self._turned_away or opened is _BUSY
             await close(socket, opened)
             return
         self._sessions += 1
@@ -266,26 +276,24 @@ class Gateway:
     async def _admit(self, challenge: protocol.Challenge, hello: protocol.Hello) -> tuple[str, int, Clock] | Close:
         """Missing, retired and wrongly signed are one answer, so that nobody learns which nodes exist."""
         node_id = ids.parse("node", hello.node_id)
-        state: node.State = (await self._blocking(lambda: self._store.load(node_id))).state
-        if not protocol.verify(state.public_key, challenge, hello):
-            return _STRANGER
         clock = Clock(hello.clock, self._clock)
-        gateway, said = self.id, agents.Hello(hello.boot_id, hello.agent_version, state.public_key, clock.shows)
-        try:
-            epoch = await self._blocking(lambda: agents.open_session(self._store, node_id, gateway, said, self._new_id))
-        except OUTAGE:
+        gateway, said = self.id, agents.Hello(hello.boot_id, hello.agent_version, shows=clock.shows)
+        opened = await self._intake.open(
+            agent_batches.Opening(node_id, gateway, said, lambda key: protocol.verify(key, challenge, hello))
+        )
+        if opened.fault is not None:
             # It may have been recorded all the same: then nobody would ever end it.
-            if self._leases.peer(node_id) is None:
-                self._leases.grant(node_id, state.session + 1, None)
-            raise
-        return (node_id, epoch, clock) if gateway == self.id else _BUSY
+            if isinstance(opened.fault, OUTAGE) and self._leases.peer(node_id) is None:
+                self._leases.grant(node_id, opened.session, None)
+            raise opened.fault
+        return (node_id, opened.session, clock) if gateway == self.id else _BUSY
 
     async def _hold(self, socket: WebSocket[Any, Any, Any], node_id: str, epoch: int, clock: Clock) -> None:
         def alive() -> None:
             if lease is not None:
                 self._leases.renew(lease)
 
-        peer = Peer(socket, self._store, self._blocking, node_id, epoch, alive, self._new_id, clock)
+        peer = Peer(socket, self._store, self._blocking, self._intake, node_id, epoch, alive, self._new_id, clock)
         lease, older = self._leases.grant(node_id, epoch, peer)
         if lease is None:
             await close(socket, superseded("a newer session of this node was first"))

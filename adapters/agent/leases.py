@@ -59,8 +59,11 @@ class Leases(Generic[P]):
     def peers(self) -> list[P]:
         return [lease.peer for lease in self._held.values() if lease.peer is not None]
 
-    def lapsed(self) -> list[Lease[P]]:
+    def lapsed(self, crowded: bool = False) -> list[Lease[P]]:
         """Take out and return the leases whose time is over.
+
+        `crowded` says that agents were turned away: then those that are not here may be among them, and their time
+        starts over.
 
         A look that comes later than a quarter TTL after the last starts all of them over: it was this process
         that stood still, and what its agents said in that time is unread (domain.md §5).
@@ -72,6 +75,10 @@ class Leases(Generic[P]):
             for lease in self._held.values():
                 lease.deadline = now + self._ttl
             return []
+        if crowded:
+            for lease in self._held.values():
+                if lease.peer is None:
+                    lease.deadline = now + self._ttl
         over = [lease for lease in self._held.values() if now >= lease.deadline]
         for lease in over:
             del self._held[lease.node_id]

@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple
 
 import anyio
 import psycopg
@@ -16,13 +16,12 @@ from litestar import WebSocket
 from litestar.exceptions import WebSocketException
 
 from adapters.agent import protocol
-from commands import agents, health, node_commands, node_sessions
+from adapters.agent.intake import Intake, RunBlocking
+from commands import agent_batches, health, node_commands, node_sessions
 from commands.ports import Race, Store
 from domain import errors, node, node_command
-from domain.inventory import NodeInventory
 
 _log = logging.getLogger("better_compute.gateway")
-T = TypeVar("T")
 
 SEND_SECONDS: Final = 10.0
 FIRST_PAUSE: Final = 0.5
@@ -35,12 +34,6 @@ OUTAGE: Final = (errors.Unavailable, Race, psycopg.OperationalError, psycopg.Int
 
 BROKE: Final = frozenset({1005, 1006, 1011, 1012})
 """What a server reports when no close frame came, no pong came, or it is itself about to stop."""
-
-
-class RunBlocking(Protocol):
-    """Runs a store call beside the event loop."""
-
-    def __call__(self, work: Callable[[], T], /) -> Awaitable[T]: ...
 
 
 class Close(NamedTuple):
@@ -136,6 +129,7 @@ class Peer:
         socket: Socket,
         store: Store,
         run_blocking: RunBlocking,
+        intake: Intake,
         node_id: str,
         epoch: int,
         alive: Callable[[], None],
@@ -147,6 +141,7 @@ class Peer:
         self._socket = socket
         self._store = store
         self._blocking = run_blocking
+        self._intake = intake
         self._alive = alive
         self._new_id = new_id
         self._clock = clock
@@ -268,9 +263,7 @@ class Peer:
             return
         document = bytes(taken.inventory)
         try:
-            await self._blocking(
-                lambda: agents.report_inventory(self._store, self.node_id, self.epoch, NodeInventory.parse(document))
-            )
+            await self._intake.inventory(self.node_id, self.epoch, document)
         except OUTAGE:
             self._inventory = self._inventory or taken
             raise
@@ -278,11 +271,8 @@ class Peer:
     async def _take_status(self) -> None:
         taken, self._status = self._status, None
         if taken is not None:
-            await self._blocking(
-                lambda: agents.report_status(
-                    self._store, self.node_id, self.epoch, taken.observed_generation, taken.items
-                )
-            )
+            report = agent_batches.Report(self.node_id, self.epoch, taken.observed_generation, taken.items)
+            await self._intake.status(report)
             self._wanted = self._wanted or self._waiting
 
     async def _take_clock(self) -> None:

@@ -16,7 +16,9 @@ import click
 from adapters.cli import database
 from adapters.settings import Settings
 
-MAX_CONNECTIONS = 12_000
+MAX_CONNECTIONS = 20_000
+"""More than a gateway has sessions: callers of the API are not to wait for agents."""
+MAX_WAITING = 4_096
 SWITCH_S = 0.0005
 """How long a thread may keep the interpreter while others wait: requests are many and short."""
 
@@ -111,6 +113,7 @@ def _run(settings: Settings, home: Path, dsn: str) -> None:
     from adapters.postgres.migrate import MigrationError
 
     sys.setswitchinterval(SWITCH_S)
+    _open_more_files()
     telemetry.configure(log_level(settings))
     access, tokens = _access(settings, home)
     listener = _listen(settings)
@@ -122,6 +125,9 @@ def _run(settings: Settings, home: Path, dsn: str) -> None:
                 http="httptools",
                 ws="websockets-sansio",
                 ws_max_size=protocol.MAX_INVENTORY + 1,
+                ws_ping_interval=None,  # agents' heartbeats and their sessions' leases tell more
+                ws_per_message_deflate=False,  # tens of KiB a session for small messages
+                backlog=MAX_WAITING,
                 limit_concurrency=MAX_CONNECTIONS,
                 log_config=None,
                 access_log=False,
@@ -139,6 +145,14 @@ def _run(settings: Settings, home: Path, dsn: str) -> None:
         raise click.ClickException(f"the database cannot be reached: {str(problem).strip()}") from problem
     except (AccessFileError, MigrationError, MapperDeserialisationError) as problem:
         raise click.ClickException(str(problem)) from problem
+
+
+def _open_more_files() -> None:
+    """Every agent and every caller is an open file: take as many as the system allows this process."""
+    import resource
+
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def log_level(settings: Settings) -> str:

@@ -74,6 +74,12 @@ class CatalogReader:
             rows = connection.execute(sql, (list(identifiers),), prepare=True).fetchall()
         return {identifier: tuple(nodes) for identifier, nodes in rows}
 
+    def crowded(self, identifiers: Sequence[str]) -> set[str]:
+        sql: LiteralString = """
+        SELECT identifier FROM hardware_identifiers WHERE identifier = ANY(%s) AND cardinality(nodes) > 1
+        """
+        return set(self._column(sql, (list(identifiers),)))
+
     def nodes_of(self, pool_id: str) -> list[str]:
         return self._column("SELECT node_id FROM node_gates WHERE pool_id = %s ORDER BY 1", (pool_id,))
 
@@ -83,13 +89,22 @@ class CatalogReader:
         """
         return self._column(sql, (node_id,))
 
-    def saw_inventory(self, node_id: str) -> None:
+    def booked_all(self, nodes: Sequence[str]) -> dict[str, list[str]]:
         sql: LiteralString = """
-        INSERT INTO node_sightings (node_id, inventory_at) VALUES (%s, database_ms())
+        SELECT node_id, array_agg(DISTINCT reservation_id ORDER BY reservation_id) FROM device_bookings
+        WHERE node_id = ANY(%s) AND bound AND NOT freed GROUP BY node_id
+        """
+        with self._pool.connection() as connection:
+            return dict(connection.execute(sql, (list(nodes),), prepare=True).fetchall())
+
+    def saw_inventory(self, *nodes: str) -> None:
+        sql: LiteralString = """
+        INSERT INTO node_sightings (node_id, inventory_at)
+        SELECT seen, database_ms() FROM unnest(%s::text[]) AS seen ORDER BY seen
         ON CONFLICT (node_id) DO UPDATE SET inventory_at = excluded.inventory_at
         """
         with self._pool.connection() as connection:
-            connection.execute(sql, (node_id,), prepare=True)
+            connection.execute(sql, (sorted(set(nodes)),), prepare=True)
 
     def carried(self, node_id: str) -> list[str]:
         sql: LiteralString = """

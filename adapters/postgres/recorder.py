@@ -1,6 +1,6 @@
 """The library's recorder without its table lock: writers share the server's group commit (eventsourcing.md §3, §4)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -131,6 +131,17 @@ class Recorder(PostgresApplicationRecorder):
             return connection.execute(
                 f"{_STREAM} AND notification_id <= %s ORDER BY originator_version", window, prepare=True, binary=True
             ).fetchall()
+
+    def select_of_all(self, after: Mapping[str, int]) -> list[tuple[Any, ...]]:
+        """Rows of many streams, of each those beyond a version."""
+        sql = """
+        SELECT originator_id, originator_version, topic, state, notification_id, recorded_at
+        FROM unnest(%s::text[], %s::bigint[]) AS asked (stream, seen)
+        JOIN stored_events ON originator_id = stream AND originator_version > seen
+        ORDER BY originator_id, originator_version
+        """
+        with self.pool.connection() as connection:
+            return connection.execute(sql, (list(after), list(after.values())), prepare=True, binary=True).fetchall()
 
     def select_log(self, after: int, upto: int, limit: int) -> list[tuple[Any, ...]]:
         """Rows of all streams in position order."""

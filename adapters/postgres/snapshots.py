@@ -8,7 +8,7 @@ it and folds for itself. Nothing depends on a snapshot but the time that a load 
 import hashlib
 import importlib.resources
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any, Final, LiteralString
 
@@ -27,6 +27,13 @@ _LATEST: LiteralString = """
 SELECT originator_version, position, event_id, correlation, state FROM stream_snapshots
 WHERE originator_id = %s AND originator_version <= %s AND position <= %s AND schema = %s
 ORDER BY originator_version DESC LIMIT 1
+"""
+_LATEST_OF_ALL: LiteralString = """
+SELECT stream, originator_version, position, event_id, correlation, state FROM unnest(%s::text[]) AS asked (stream),
+LATERAL (
+    SELECT originator_version, position, event_id, correlation, state FROM stream_snapshots
+    WHERE originator_id = stream AND schema = %s ORDER BY originator_version DESC LIMIT 1
+) AS kept
 """
 _LATER: Final = ("SELECT set_config('synchronous_commit', 'off', true)", ())
 _FORGET: Final = "DELETE FROM stream_snapshots WHERE originator_id = %s AND schema <> %s"
@@ -71,6 +78,23 @@ def latest(pool: Pool, stream: str, version: int = LAST, position: int = LAST) -
     except msgspec.MsgspecError as fault:
         log.warning("the snapshot of %s at version %s cannot be read: %s", stream, row[0], fault)
         return None
+
+
+def latest_of_all(pool: Pool, streams: Sequence[str]) -> dict[str, Loaded]:
+    """The newest state of each of these streams that has one to go on from."""
+    kept = [stream for stream in streams if registry.kind(stream).snapshot_every]
+    if not kept:
+        return {}
+    with pool.connection() as connection:
+        rows = connection.execute(_LATEST_OF_ALL, (kept, schema()), prepare=True, binary=True).fetchall()
+    found = {}
+    for stream, *row, state in rows:
+        try:
+            of = type(registry.kind(stream).initial)
+            found[stream] = Loaded(msgspec.json.decode(state, type=of), *row)
+        except msgspec.MsgspecError as fault:
+            log.warning("the snapshot of %s at version %s cannot be read: %s", stream, row[0], fault)
+    return found
 
 
 def due(stream: str, before: int, after: int) -> bool:

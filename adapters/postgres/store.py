@@ -55,11 +55,32 @@ class EventStore(CatalogReader):
             known = snapshots.latest(self._pool, stream, snapshots.LAST if until is None else until)
         before = known or Loaded(registry.kind(stream).initial, 0)
         loaded = _folded(stream, before, self._recorder.select_rows(stream, before.version, until))
-        if until is None and loaded.version:
-            self._remember(stream, loaded)
-            if loaded.version - before.version >= registry.kind(stream).snapshot_every > 0:
-                snapshots.take(self._pool, stream, loaded)
+        if until is None:
+            self._loaded(stream, before, loaded)
         return loaded
+
+    def load_all(self, streams: Sequence[str]) -> list[Loaded]:
+        """Two queries, however many streams."""
+        wanted = dict.fromkeys(streams)
+        with self._guard:
+            known = {stream: self._known[stream] for stream in wanted if stream in self._known}
+        known |= snapshots.latest_of_all(self._pool, [stream for stream in wanted if stream not in known])
+        before = {stream: known.get(stream) or Loaded(registry.kind(stream).initial, 0) for stream in wanted}
+        rows: dict[str, list[tuple[Any, ...]]] = {stream: [] for stream in wanted}
+        for row in self._recorder.select_of_all({stream: one.version for stream, one in before.items()}):
+            rows[row[0]].append(row)
+        after = {stream: _folded(stream, one, rows[stream]) for stream, one in before.items()}
+        for stream, loaded in after.items():
+            self._loaded(stream, before[stream], loaded)
+        return [after[stream] for stream in streams]
+
+    def _loaded(self, stream: str, before: Loaded, loaded: Loaded) -> None:
+        """Remember a state, and keep it for other processes where many events led to it."""
+        if not loaded.version:
+            return
+        self._remember(stream, loaded)
+        if loaded.version - before.version >= registry.kind(stream).snapshot_every > 0:
+            snapshots.take(self._pool, stream, loaded)
 
     def load_as_of(self, stream: str, position: int) -> Loaded:
         """The state after everything up to this position of the log; version 0 when there was nothing of it."""

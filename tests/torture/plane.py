@@ -17,18 +17,18 @@ _TAIL: Final = 2000
 class Serve:
     """One process with writer, follower, runner and worker. `plane` is where it answers, None until it said so."""
 
-    def __init__(self, name: str, place: Path, dsn: str, access: Path) -> None:
+    def __init__(self, name: str, place: Path, dsn: str, access: Path, port: int = 0) -> None:
         self.name = name
         self.log = place / f"{name}.log"
         self.plane: Plane | None = None
         self._data = place / name
         self._ready = place / f"{name}.ready.json"
-        self._argv: list[str | Path] = [PROGRAM, "serve", "--port", "0", "--database-url", dsn]
+        self._argv: list[str | Path] = [PROGRAM, "serve", "--port", str(port), "--database-url", dsn]
         self._argv += ["--data-dir", self._data, "--access-file", access, "--ready-file", self._ready]
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it; `until_ready` waits. It takes any free port: the one it had may be somebody's by now."""
+        """Start it; `until_ready` waits. Port 0 is any free one: the one it had may be somebody's by now."""
         self._ready.unlink(missing_ok=True)
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(self._argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log)

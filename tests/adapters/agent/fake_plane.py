@@ -45,6 +45,9 @@ class FakeStore:
         events = self.streams.get(stream, [])
         return [Recorded(stream, n, event, Meta("test"), "evt") for n, event in enumerate(events, 1)]
 
+    def load_all(self, streams: Sequence[str]) -> list[Loaded]:
+        return [self.load(stream) for stream in streams]
+
     def append(self, append: Append) -> int:
         self._check()
         for change in append.changes:
@@ -63,7 +66,13 @@ class FakeStore:
     def booked(self, node_id: str) -> list[str]:
         return []
 
-    def saw_inventory(self, node_id: str) -> None:
+    def crowded(self, identifiers: Sequence[str]) -> set[str]:
+        return set()
+
+    def booked_all(self, nodes: Sequence[str]) -> dict[str, list[str]]:
+        return {}
+
+    def saw_inventory(self, *nodes: str) -> None:
         self._check()
 
     def blockers(self, reservation_id: str) -> list[str]:

@@ -61,3 +61,14 @@ def test_after_standing_still_the_process_gives_everybody_a_fresh_ttl():
     assert made.lapsed() == []
     assert tick(clock, made, 39) == []
     assert tick(clock, made, 1) == ["n"]
+
+
+def test_whoever_is_not_here_is_not_judged_while_agents_are_turned_away():
+    clock, made = leases()
+    made.grant("gone", 1, None)
+    made.grant("silent", 1, "peer")
+    tick(clock, made, 30)
+    clock.seconds += 1
+    assert made.lapsed(crowded=True) == []
+    assert tick(clock, made, 39) == ["silent"]
+    assert tick(clock, made, 1) == ["gone"]

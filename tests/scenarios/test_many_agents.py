@@ -1,0 +1,100 @@
+"""Many agents at once: what they bring about is what each alone would, in fewer appends (architecture.md §2)."""
+
+import pytest
+
+from commands import agent_batches, agents
+from commands.agent_batches import Opening, Report
+from domain import errors, node
+from domain.inventory import NodeInventory
+from given import Plane, inventory
+
+HELLO = agents.Hello("boot-1", "0.1.0")
+
+
+def opening(node_id: str, known: bool = True) -> Opening:
+    return Opening(node_id, "gw_1", HELLO, lambda key: known)
+
+
+def state(plane: Plane, node_id: str) -> node.State:
+    found: node.State = plane.store.load(node_id).state
+    return found
+
+
+def report(plane: Plane, node_id: str) -> Report:
+    of = state(plane, node_id)
+    return Report(node_id, of.session, of.generation, {a.id: "prepared" for a in of.allocations})
+
+
+def no_ids(prefix: str) -> str:
+    raise AssertionError(prefix)
+
+
+def test_agents_that_come_together_open_their_sessions_in_one_append(plane: Plane) -> None:
+    _, nodes = plane.fleet(nodes=3)
+    before = {one: state(plane, one).session for one in nodes}
+    opened = agent_batches.open_sessions(plane.store, [opening(one) for one in nodes], no_ids)
+    assert [one.session for one in opened] == [before[one] + 1 for one in nodes]
+    recorded = [plane.store.history(one)[-1] for one in nodes]
+    assert len({one.part.append for one in recorded}) == 1
+    assert [one.meta.actor for one in recorded] == [f"agent:{one}" for one in nodes]
+    assert {state(plane, one).gateway for one in nodes} == {"gw_1"}
+
+
+def test_a_stranger_among_agents_stops_nobody_and_learns_nothing(plane: Plane) -> None:
+    _, (node_id,) = plane.fleet()
+    missing = "node_" + "0" * 26
+    asked = [opening(node_id, known=False), opening(missing), opening(node_id)]
+    wrong, nobody, right = agent_batches.open_sessions(plane.store, asked, no_ids)
+    assert isinstance(wrong.fault, errors.NotFound)
+    assert isinstance(nobody.fault, errors.NotFound)
+    assert right.fault is None
+    assert state(plane, node_id).session == right.session
+
+
+def test_two_agents_of_one_node_that_come_together_get_two_sessions(plane: Plane) -> None:
+    _, (node_id,) = plane.fleet()
+    first, second = agent_batches.open_sessions(plane.store, [opening(node_id), opening(node_id)], no_ids)
+    assert second.session == first.session + 1 == state(plane, node_id).session
+
+
+def test_a_gang_whose_nodes_report_together_becomes_active(plane: Plane) -> None:
+    pool_id, nodes = plane.fleet(nodes=3)
+    made = plane.acme.reserve(pool_id, nodes=3, devices=[{"class": "gpu", "count": 1}]).json()
+    plane.until(plane.acme, made["id"], "binding")
+    assert agent_batches.report_statuses(plane.store, [report(plane, one) for one in nodes]) == [None] * 3
+    plane.until(plane.acme, made["id"], "active")
+
+
+def test_a_report_of_an_old_session_is_fenced_and_the_others_count(plane: Plane) -> None:
+    pool_id, nodes = plane.fleet(nodes=2)
+    made = plane.acme.reserve(pool_id, nodes=2, devices=[{"class": "gpu", "count": 1}]).json()
+    plane.until(plane.acme, made["id"], "binding")
+    reports = [report(plane, one) for one in nodes]
+    session = agents.open_session(plane.store, nodes[0])
+    old, new = agent_batches.report_statuses(plane.store, reports)
+    assert isinstance(old, errors.Fenced)
+    assert new is None
+    assert plane.store.load(made["id"]).state.status == "binding"
+    plane.report(nodes[0], session)
+    plane.until(plane.acme, made["id"], "active")
+
+
+@pytest.mark.parametrize("gpus", [8, 7])
+def test_an_inventory_brings_events_only_if_it_is_new(plane: Plane, gpus: int) -> None:
+    site_id = plane.site()
+    pool_id = plane.pool(site_id)
+    found = inventory("H100", 8, 1)
+    node_id = plane.node(site_id, pool_id, found=found)
+    version = plane.store.load(node_id).version
+    seen = NodeInventory.convert({**found, "gpus": found["gpus"][:gpus]})
+    asked = [agent_batches.Inventory(node_id, state(plane, node_id).session, seen)]
+    assert agent_batches.report_inventories(plane.store, asked) == [None]
+    assert (plane.store.load(node_id).version > version) == (gpus == 7)
+
+
+def test_states_of_many_streams_are_those_of_each(plane: Plane) -> None:
+    pool_id, nodes = plane.fleet(nodes=2)
+    plane.store._known.clear()
+    missing = "node_" + "0" * 26
+    wanted = [nodes[1], missing, pool_id, nodes[0], nodes[1]]
+    assert plane.store.load_all(wanted) == [plane.store.load(one) for one in wanted]
