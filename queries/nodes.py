@@ -1,6 +1,6 @@
 """Nodes: list, get with its unschedulable reasons, inventory, spec, devices (domain.md §3)."""
 
-from typing import Any
+from typing import Any, LiteralString
 
 from msgspec import Struct
 
@@ -31,13 +31,15 @@ class Inventory(Get, frozen=True, kw_only=True):
 class Snapshot(Struct, frozen=True, kw_only=True, rename="camel"):
     """The node's latest inventory, the hash of each section, and the hash over those (SHA-256).
 
-    `changes` is what differs from the inventory at `diff`; null when no `diff` is asked for.
+    `changes` is what differs from the inventory at `diff`; null when no `diff` is asked for. `last_seen_at` is when the
+    node last reported, changed or not (epoch ms); it is not in the log, so null for an earlier time.
     """
 
     node_id: str
     hash: str | None
     sections: dict[str, str]
     taken_at: int
+    last_seen_at: int | None
     inventory: NodeInventory | None
     changes: tuple[inventory_diff.Change, ...] | None
 
@@ -73,6 +75,9 @@ ROWS = past.rows(
 )
 
 
+_SEEN: LiteralString = "SELECT inventory_at FROM node_sightings WHERE node_id = %s"
+
+
 def list_(query: List, read: Reader) -> Answer:
     return past.listed(read, query, ROWS, filters(query, read), node_view.view, "compute-node")
 
@@ -84,6 +89,7 @@ def get(query: Get, read: Reader) -> Answer:
 def inventory(query: Inventory, read: Reader) -> Answer:
     """Before it joined a node had no inventory: then all is new."""
     before = None if read.earlier is None else read.load_as_of(query.id, read.earlier).state
+    seen = None if read.as_of is not None else read.connection.execute(_SEEN, (query.id,), prepare=True).fetchone()
 
     def view(id: str, state: node.State, version: int) -> Snapshot:
         found = state.inventory
@@ -92,6 +98,7 @@ def inventory(query: Inventory, read: Reader) -> Answer:
             hash=state.inventory_hash,
             sections=document.section_hashes(found) if found else {},
             taken_at=state.inventory_at,
+            last_seen_at=seen[0] if seen else None,
             inventory=found,
             changes=None if before is None else inventory_diff.changes(before.inventory, found),
         )

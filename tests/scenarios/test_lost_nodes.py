@@ -133,6 +133,8 @@ def test_what_was_not_reported_for_a_day_is_stale_until_it_is(watched: Watched) 
     version = plane.store.load(node_id).version
     agents.report_inventory(plane.store, node_id, session, found)
     assert plane.store.load(node_id).version == version, "an unchanged report writes nothing but when it was"
+    seen = plane.root.ok("GET", f"/v1/nodes/{node_id}/inventory")
+    assert seen["takenAt"] < seen["lastSeenAt"] <= plane.store.now()
     watched.age(node_id, 23 * 3_600_000)
     watched.wait(1)
     assert plane.root.ok("GET", f"/v1/nodes/{node_id}")["conditions"] == []
