@@ -35,9 +35,17 @@ def ids(page: Any) -> list[str]:
 
 
 def test_what_has_a_past_is_declared_and_says_what_it_refuses() -> None:
-    lists = ["sites.list", "pools.list", "pools.offers", "joinTokens.list", "nodes.list", "devices.list"]
+    lists = [
+        "sites.list",
+        "pools.list",
+        "pools.offers",
+        "joinTokens.list",
+        "nodes.list",
+        "devices.list",
+        "commands.list",
+    ]
     gets = ["sites.get", "pools.get", "nodes.get", "nodes.inventory", "nodes.spec", "nodes.devices"]
-    assert sorted([*lists, *gets, "reservations.list", "reservations.get"]) == PAST
+    assert sorted([*lists, *gets, "reservations.list", "reservations.get", "commands.list", "commands.get"]) == PAST
     for name in PAST:
         assert {errors.HistoryPruned, errors.ProjectionBehind} <= set(OPERATIONS[name].refusals), name
 

@@ -29,7 +29,7 @@ def test_every_allowed_mutation_leaves_one_admission_and_what_follows_names_it(p
     assert record.decided[0].attributes["gpuCount"] == 1
     assert record.caller.identity_id == "acme"
     spec = [i for i in plane.root.ok("GET", f"/v1/audit/streams/{node_id}")["items"] if "spec_changed" in i["type"]]
-    assert spec[1]["admissionId"] == first["admissionId"]
+    assert spec[0]["admissionId"] == first["admissionId"]
 
 
 def test_no_event_but_those_of_the_start_is_without_an_admission(plane: Plane) -> None:

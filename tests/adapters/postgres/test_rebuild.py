@@ -29,7 +29,8 @@ def given(database: str) -> Iterator[Facts]:
 
 def busy_day(plane: Plane) -> None:
     """Rows in every table there is."""
-    pool_id, _ = plane.fleet(nodes=2)
+    pool_id, nodes = plane.fleet(nodes=2)
+    plane.root.ok("POST", f"/v1/nodes/{nodes[0]}/commands", {"name": "inspect"})
     plane.offer(pool_id, quota={"gpu": 20, "vcpu": 64})
     later = int(time.time() * 1000) + HOUR
     gpus = [{"class": "gpu", "count": 8}]
@@ -41,8 +42,32 @@ def busy_day(plane: Plane) -> None:
     plane.settle()
 
 
+def out_of_service(plane: Plane) -> None:
+    """Nodes are drained, planned for, forced out and cut up anew."""
+    site_id = plane.site("south")
+    pool_id = plane.pool(site_id, "more")
+    plane.offer(pool_id, gpu=99)
+    nodes = [plane.node(site_id, pool_id, f"m{n}", 2) for n in range(4)]
+    day = plane.store.now() + 24 * HOUR
+    for hours in range(3):
+        assert plane.acme.reserve(pool_id, startsAt=day + hours * HOUR).status_code == 201
+    bound = plane.activate(plane.acme, plane.acme.reserve(pool_id).json()["id"])["allocations"][0]["nodeId"]
+    others = [node_id for node_id in nodes if node_id != bound]
+    soon = {"on": True, "reason": "bios", "from": day - 9 * HOUR, "until": day - 8 * HOUR}
+    for node_id in others:
+        plan = plane.root.ok("POST", f"/v1/nodes/{node_id}/maintenance", soon)["plannedMaintenance"][0]["id"]
+    plane.root.ok("POST", f"/v1/nodes/{others[-1]}/maintenance", {"on": False, "plan": plan})
+    plane.root.ok("POST", f"/v1/nodes/{others[0]}/drain", {"reason": "fan"})
+    plane.root.ok("POST", f"/v1/nodes/{bound}/retire", {"force": True})
+    plane.root.ok("POST", f"/v1/nodes/{others[1]}/rescue", {})
+    plane.root.ok("POST", f"/v1/nodes/{others[1]}/adopt", {})
+    plane.root.ok("POST", f"/v1/nodes/{others[1]}/retire", {"force": True})
+
+
 def test_after_a_busy_day_nothing_differs(plane: Plane, database: str) -> None:
     busy_day(plane)
+    out_of_service(plane)
+    plane.settle()
     verdict = rebuild.compare(database, table.ALL)
     assert verdict.differences == ()
     assert verdict.events == len(plane.rows("SELECT 1 FROM stored_events"))
