@@ -20,13 +20,13 @@ Sharing = Literal["exclusive", "mig", "timeslice", "mps"]
 _CDI: Final = "nvidia.com/gpu="
 
 
-class Version(Struct, frozen=True, tag_field="type", tag="version"):
+class Version(Struct, frozen=True, tag_field="type", tag="version", gc=False):
     """An attribute that orders by its numbers: `535.54.03`."""
 
     value: Annotated[str, Meta(max_length=64)]
 
 
-class Quantity(Struct, frozen=True, tag_field="type", tag="quantity"):
+class Quantity(Struct, frozen=True, tag_field="type", tag="quantity", gc=False):
     """An attribute that orders as a Kubernetes quantity: `81920Mi`."""
 
     value: Annotated[str, Meta(max_length=64)]
@@ -35,7 +35,7 @@ class Quantity(Struct, frozen=True, tag_field="type", tag="quantity"):
 Attribute = str | int | bool | Version | Quantity
 
 
-class Device(Struct, frozen=True, rename="camel", omit_defaults=True):
+class Device(Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
     """A unit of hardware. Only a bookable one is an atom; `cdi` is its name for a container runtime now."""
 
     id: str

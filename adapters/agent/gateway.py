@@ -37,7 +37,8 @@ Ending = Literal["disconnected", "unreachable"]
 
 THREADS: Final = 40
 MAX_SESSIONS: Final = 16_000
-MAX_HANDSHAKES: Final = 2_048
+MAX_HANDSHAKES: Final = MAX_SESSIONS
+"""To turn an agent away costs as much as to let it in: whoever knocks may wait, as long as agents do."""
 CROWD: Final = 64
 """So many handshakes at once are a fleet that comes back: nobody is judged for not being here yet."""
 HELLO_SECONDS: Final = 10.0

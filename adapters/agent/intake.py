@@ -22,7 +22,7 @@ OPENINGS: Final = 256
 STATUSES: Final = 128
 INVENTORIES: Final = 32
 """How many a round takes of each kind: each round is some tenths of a second of work, and openings come first."""
-PATIENCE: Final = 10.0
+PATIENCE: Final = 35.0
 """Seconds after which an opening is not begun any more: its agent is about to give up."""
 
 

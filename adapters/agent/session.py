@@ -26,7 +26,8 @@ _log = logging.getLogger("better_compute.agent")
 
 VERSION: Final = "0.1.0"
 HEARTBEAT_SECONDS: Final = 10.0
-_ANSWER_SECONDS: Final = 15.0
+_ANSWER_SECONDS: Final = 45.0
+"""A gateway that starts anew has thousands at its door: to wait is quicker than to ask again."""
 _STEADY_SECONDS: Final = 30.0
 _MAX_MESSAGE: Final = 16_777_216
 _LONGEST_RETRY: Final = 6.0
@@ -246,7 +247,13 @@ class AgentSession:
         """One connection from beginning to end; says whether a rival session ended it."""
         tasks: list[asyncio.Task[None]] = []
         try:
-            async with connect(self._url, max_size=_MAX_MESSAGE, close_timeout=2, proxy=_proxy(self._url)) as to:
+            async with connect(
+                self._url,
+                max_size=_MAX_MESSAGE,
+                open_timeout=_ANSWER_SECONDS,
+                close_timeout=2,
+                proxy=_proxy(self._url),
+            ) as to:
                 self._socket = to
                 await self._greet(to)
                 tasks = [asyncio.create_task(self._listen(to)), asyncio.create_task(self._beat(to))]

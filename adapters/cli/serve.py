@@ -1,6 +1,7 @@
 """`better-compute serve`: everything of one machine in one process group (architecture.md §5)."""
 
 import contextlib
+import gc
 import json
 import os
 import signal
@@ -21,6 +22,9 @@ MAX_CONNECTIONS = 20_000
 MAX_WAITING = 4_096
 SWITCH_S = 0.0005
 """How long a thread may keep the interpreter while others wait: requests are many and short."""
+
+COLLECT = (20_000, 20, 20)
+"""Rare collections of garbage in cycles: a full one stops every session, and what fleets leave is no cycle."""
 
 
 @click.command()
@@ -113,6 +117,7 @@ def _run(settings: Settings, home: Path, dsn: str) -> None:
     from adapters.postgres.migrate import MigrationError
 
     sys.setswitchinterval(SWITCH_S)
+    gc.set_threshold(*COLLECT)
     _open_more_files()
     telemetry.configure(log_level(settings))
     access, tokens = _access(settings, home)

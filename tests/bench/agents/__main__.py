@@ -228,6 +228,7 @@ def main() -> None:
             bench.connect()
             for number in range(options.rounds):
                 bench.round(number)
+                print(f"round {number + 1} of {options.rounds} done after {time.monotonic() - began:.0f} s", flush=True)
             agents.stop()
             print(bench.report())
     print(f"ratio of heartbeats taken to the limit: {figures.ratio(bench.steady.flood, bare.flood)}")
