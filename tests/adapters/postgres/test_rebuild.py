@@ -67,6 +67,8 @@ def out_of_service(plane: Plane) -> None:
 def test_after_a_busy_day_nothing_differs(plane: Plane, database: str) -> None:
     busy_day(plane)
     out_of_service(plane)
+    plane.wired.watch.stop()
+    plane.wired.worker.stop()
     plane.settle()
     verdict = rebuild.compare(database, table.ALL)
     assert verdict.differences == ()
