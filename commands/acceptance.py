@@ -37,16 +37,22 @@ def follow(
     new_id: Callable[[str], str],
     now: int,
 ) -> Followed:
-    """What a finished command brings to its node; `checks` are those that the node's pool demands.
+    """What a finished command brings to its node; `checks` are those that the node's pool demands now.
 
-    A node that an operator moved on meanwhile stays where it is. A success whose own checks say otherwise is none.
+    A node that an operator moved on meanwhile stays where it is. One that passed other checks than its pool demands
+    is asked again.
     """
-    failures = _failures(ended)
-    passed = isinstance(ended, node_command.Succeeded) and not failures
+    verdicts = _verdicts(ended)
+    passed = isinstance(ended, node_command.Succeeded) and _passed(of, verdicts)
     events: list[node.Events] = []
     if of.name == "run-acceptance" and _tells(of, ended):
-        events += _judge(state, passed, failures, now)
-    if of.purpose is None or of.purpose == "assignment":
+        events += _judge(state, passed, verdicts, checks, now)
+    if of.purpose is None:
+        return Followed(events, [])
+    lacking = of.name == "run-acceptance" and not {*checks} <= verdicts.keys()
+    if of.purpose == "assignment" and passed and lacking:
+        return _again(node_id, state, events, checks, of.purpose, new_id, now)
+    if of.purpose == "assignment":
         return Followed(events, [])
     at, onward = _WAYS[of.purpose]
     called_off = isinstance(ended, node_command.Cancelled) and of.purpose == "adoption"
@@ -56,7 +62,30 @@ def follow(
         return Followed([*events, node.Moved("failed", type(ended).__name__, now)], [])
     if of.purpose == "inspection":
         return commission(node_id, state, events, checks, new_id, now)
+    if lacking:
+        return _again(node_id, state, events, checks, of.purpose, new_id, now)
     return Followed([*events, node.Moved(onward, "AcceptancePassed", now)], [])
+
+
+def _again(
+    node_id: str,
+    state: node.State,
+    events: list[node.Events],
+    checks: tuple[str, ...],
+    purpose: node_command.Purpose,
+    new_id: Callable[[str], str],
+    now: int,
+) -> Followed:
+    issued, queued = demand(node_id, state, checks, purpose, new_id, now)
+    return Followed([*events, queued], [issued])
+
+
+def _passed(of: node_command.State, verdicts: Mapping[str, str | None]) -> bool:
+    """Every check that was asked for was passed, and none failed; without a verdict there is no pass."""
+    if of.name != "run-acceptance":
+        return True
+    asked = of.params.get("checks") or []
+    return bool(verdicts) and {*asked} <= verdicts.keys() and all(said is None for said in verdicts.values())
 
 
 def commission(
@@ -88,29 +117,41 @@ def demand(
     return node_commands.queue(state, node_id, new_id("cmd"), "run-acceptance", now, params=params, purpose=purpose)
 
 
+def owed(state: node.State, checks: tuple[str, ...], now: int) -> list[node.Events]:
+    """A node that comes to a pool whose checks it has yet to pass takes nothing until it did."""
+    return [node.ConditionRaised(node.Condition(FAILED, "NotRun", ", ".join(checks), now, names=checks))]
+
+
+def _judge(
+    state: node.State, passed: bool, verdicts: Mapping[str, str | None], checks: tuple[str, ...], now: int
+) -> list[node.Events]:
+    """It goes once all that it names, and all that the pool demands, is passed; passing something else does not do."""
+    raised = next((one for one in state.conditions if one.type == FAILED), None)
+    if passed:
+        covered = raised is not None and {*raised.names, *checks} <= verdicts.keys()
+        return [node.ConditionCleared(FAILED, now)] if covered else []
+    failures = {name: said for name, said in verdicts.items() if said is not None}
+    text = "; ".join(f"{name}: {detail}" if detail else name for name, detail in failures.items())[:MOST_SAID]
+    since = raised.since if raised else now
+    reason = "ChecksFailed" if failures else "NoVerdict"
+    found = node.Condition(FAILED, reason, text, since, names=tuple(failures))
+    return [] if found == raised else [node.ConditionRaised(found)]
+
+
+def _verdicts(ended: node_command.Events) -> dict[str, str | None]:
+    """Of each check that was run: None where it was passed, else what is said of it; an agent's word, of any shape."""
+    result: dict[str, Any] = ended.result if isinstance(ended, node_command.Succeeded | node_command.Failed) else {}
+    checks = result.get("checks")
+    said: dict[str, str | None] = {}
+    for check in checks if isinstance(checks, list) else ():
+        if isinstance(check, dict) and isinstance(name := check.get("name"), str):
+            detail = check.get("detail")
+            failed = detail if isinstance(detail, str) else ""
+            said[name[:63]] = None if check.get("ok") is True else failed
+    return dict(sorted(said.items())[:MOST_NAMES])
+
+
 def _tells(of: node_command.State, ended: node_command.Events) -> bool:
     """One that never began says nothing of the node, unless something waits for its word."""
     begun = isinstance(ended, node_command.Succeeded | node_command.Failed)
     return begun or (isinstance(ended, node_command.Expired) and of.purpose is not None)
-
-
-def _judge(state: node.State, passed: bool, failures: Mapping[str, str], now: int) -> list[node.Events]:
-    raised = next((one for one in state.conditions if one.type == FAILED), None)
-    if passed:
-        return [] if raised is None else [node.ConditionCleared(FAILED, now)]
-    said = "; ".join(f"{name}: {detail}" if detail else name for name, detail in failures.items())[:MOST_SAID]
-    since = raised.since if raised else now
-    reason = "ChecksFailed" if failures else "NoVerdict"
-    found = node.Condition(FAILED, reason, said, since, names=tuple(failures))
-    return [] if found == raised else [node.ConditionRaised(found)]
-
-
-def _failures(ended: node_command.Events) -> dict[str, str]:
-    """The checks that were not passed, with what is said of each; an agent's word, so of any shape."""
-    result: dict[str, Any] = ended.result if isinstance(ended, node_command.Succeeded | node_command.Failed) else {}
-    checks = result.get("checks")
-    failed: dict[str, str] = {}
-    for check in checks if isinstance(checks, list) else ():
-        if isinstance(check, dict) and check.get("ok") is not True and isinstance(name := check.get("name"), str):
-            failed[name[:63]] = detail if isinstance(detail := check.get("detail"), str) else ""
-    return dict(sorted(failed.items())[:MOST_NAMES])

@@ -35,6 +35,14 @@ def release(reservation_id: str, gathered: Gathered, reason: str, now: int) -> N
     gathered.add(ending.end(gathered, reservation_id, loaded, reason, now))
 
 
+def stays(reservation_id: str, gathered: Gathered, reason: str) -> None:
+    """A notice of this reason is void."""
+    loaded = gathered.load(reservation_id)
+    told: reservation.Ending | None = loaded.state.ending
+    if told is not None and told.reason == reason and loaded.state.status in ("binding", "active"):
+        gathered.add([Change(reservation_id, loaded.version, (reservation.Stays(),))])
+
+
 def force_out(reservation_ids: list[str], gathered: Gathered, reason: str, now: int) -> None:
     """Whatever is booked leaves at once, as an operator who forces an act on the node has it."""
     for reservation_id in reservation_ids:

@@ -45,6 +45,7 @@ def queue(
     not_after: int | None = None,
     min_generation: int | None = None,
     purpose: node_command.Purpose | None = None,
+    force: bool = False,
 ) -> tuple[Change, node.CommandQueued]:
     """A new command, and the event by which the node's stream numbers it: both belong into one append."""
     of = node_command.TYPES[name]
@@ -62,6 +63,7 @@ def queue(
         not_before=not_before,
         min_generation=min_generation,
         purpose=purpose,
+        force=force,
     )
     return Change(command_id, 0, (issued,)), node.CommandQueued(command_id, seq)
 
@@ -89,6 +91,7 @@ def issue(command: Issue, unit: Unit) -> Outcome:
         not_before=command.not_before,
         not_after=command.not_after,
         min_generation=command.min_generation,
+        force=command.force,
     )
     return Outcome((made, Change(command.id, loaded.version, (queued,))))
 
@@ -140,11 +143,19 @@ def outstanding(store: Store, state: node.State, purpose: node_command.Purpose) 
     return any(store.load(queued.id).state.purpose == purpose for queued in state.commands)
 
 
-def ready(state: node.State, commands: list[tuple[str, node_command.State]], now: int) -> tuple[list[str], bool]:
+def interrupts(of: node_command.State) -> bool:
+    """Whether it may not be begun while reservations run on the node."""
+    return of.flags.disruptive and not of.force
+
+
+def ready(
+    state: node.State, commands: list[tuple[str, node_command.State]], now: int, busy: bool
+) -> tuple[list[str], bool]:
     """Which queued commands are to be delivered now, in order, and whether others wait for their time.
 
-    One that is not due yet is passed over by those behind it. An exclusive one waits until nothing runs, and while it
-    runs nothing else is begun.
+    One that may not begin yet is passed over by those behind it: it is early, the node has not seen its generation, or
+    it would interrupt a node that is `busy`. An exclusive one waits until nothing runs, and while it runs nothing else
+    is begun.
     """
     running = [of for _, of in commands if of.status == "delivered"]
     deliver: list[str] = []
@@ -155,7 +166,7 @@ def ready(state: node.State, commands: list[tuple[str, node_command.State]], now
         if of.status != "queued" or of.not_after < now:
             continue
         early = of.not_before is not None and of.not_before > now
-        if early or (of.min_generation or 0) > state.observed_generation:
+        if early or (of.min_generation or 0) > state.observed_generation or (busy and interrupts(of)):
             waits = True
             continue
         if of.flags.exclusive and (running or deliver):

@@ -100,7 +100,7 @@ def rescue(state: node.State, now: int) -> list[node.Events]:
 
 
 def retire(state: node.State, now: int) -> list[node.Events]:
-    """The append refuses it while the node carries bookings (O13)."""
+    """The append refuses it while the node carries bookings (O13). Its session is superseded: it is heard no more."""
     if state.provision_state == "retired":
         return []
     moves: list[node.Events] = []
@@ -109,6 +109,7 @@ def retire(state: node.State, now: int) -> list[node.Events]:
     return [
         *moves,
         *(node.PlanEnded(plan.id, now) for plan in state.plans),
+        node.ConnectivityChanged("disconnected", state.session + 1, now),
         node.Assigned(state.role, None, None, state.pool_id),
         node.Moved("retired", "Retired", now),
     ]

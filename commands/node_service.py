@@ -4,15 +4,21 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
+from commands import evacuating
+from commands.gathering import Gathered
 from commands.of_nodes import Act, ActWithReason, Reason, alive, declare, on_node
 from commands.unit import Outcome, Unit, changed
 from domain import errors, node, pool, schedulability
+from domain.event import Change
 from domain.operation import Request
 
 LATE_MS: Final = 5_000
 AHEAD_MS: Final = 5 * 366 * 86_400_000
 LONGEST_MS: Final = 366 * 86_400_000
 MOST_PLANS: Final = 32
+DRAINED: Final = "Drained"
+"""Why a reservation ends at a drain's deadline."""
+
 Instant = Annotated[int, Meta(ge=0, le=2**53, description="epoch ms")]
 
 
@@ -53,6 +59,18 @@ def uncordon(state: node.State, now: int) -> list[node.Events]:
     """Ends a drain as well."""
     events: list[node.Events] = [] if state.cordoned is None else [node.Uncordoned(now)]
     return events if state.drain is None else [*events, node.DrainEnded(now)]
+
+
+def end_drain(command: Act, unit: Unit) -> Outcome:
+    """Whoever was told that a drain would end its reservation is told that it does not."""
+    loaded = unit.existing(command.id)
+    gathered = Gathered(unit)
+    events = schedulability.settle(loaded.state, uncordon(loaded.state, unit.now), unit.now)
+    gathered.add([Change(command.id, loaded.version, tuple(events))])
+    if loaded.state.drain is not None:
+        for reservation_id in unit.ports.store.carried(command.id):
+            evacuating.stays(reservation_id, gathered, DRAINED)
+    return Outcome(gathered.changes(first=command.id))
 
 
 def start_drain(state: node.State, command: Drain, budget: float, now: int) -> list[node.Events]:
@@ -97,20 +115,19 @@ def maintain(command: Maintain, unit: Unit) -> Outcome:
 
 def enter(state: node.State, reason: str, now: int) -> list[node.Events]:
     alive(state, "maintenance")
-    if any(stay.reason == reason for stay in state.maintenance):
+    if any((stay.reason, stay.plan) == (reason, None) for stay in state.maintenance):
         return []
     return [node.MaintenanceEntered(reason, now)]
 
 
 def leave(state: node.State, reason: str | None, now: int) -> list[node.Events]:
     """Planned maintenance that has begun ends with its reason."""
-    ended = [stay.reason for stay in state.maintenance if reason in (None, stay.reason)]
+    ended = [stay for stay in state.maintenance if reason in (None, stay.reason)]
     if not ended:
         return []
-    begun = [plan for plan in state.plans if plan.from_ <= now and plan.reason in ended]
     still = len(ended) < len(state.maintenance)
-    left = node.MaintenanceLeft(now, () if reason is None else tuple(ended), still)
-    return [left, *(node.PlanEnded(plan.id, now) for plan in begun)]
+    left = node.MaintenanceLeft(now, () if reason is None else (reason,), still=still)
+    return [left, *(node.PlanEnded(stay.plan, now) for stay in ended if stay.plan is not None)]
 
 
 def call_off(state: node.State, plan_id: str, now: int) -> list[node.Events]:
@@ -118,8 +135,16 @@ def call_off(state: node.State, plan_id: str, now: int) -> list[node.Events]:
     if plan is None:
         known = ", ".join(one.id for one in state.plans) or "none"
         raise errors.Invalid("plan", f"is no planned maintenance of this node; it has {known}")
-    begun = [stay for stay in state.maintenance if stay.reason == plan.reason] if plan.from_ <= now else []
-    return leave(state, plan.reason, now) if begun else [node.PlanEnded(plan.id, now)]
+    return end_plan(state, plan, now)
+
+
+def end_plan(state: node.State, plan: node.Plan, now: int) -> list[node.Events]:
+    """With what it brought, if it has begun; what an operator brought for the same reason stays."""
+    others = [stay for stay in state.maintenance if stay.plan != plan.id]
+    ended = node.PlanEnded(plan.id, now)
+    if len(others) == len(state.maintenance):
+        return [ended]
+    return [node.MaintenanceLeft(now, plan=plan.id, still=bool(others)), ended]
 
 
 def plan(state: node.State, command: Maintain, plan_id: str, now: int) -> node.MaintenancePlanned | None:
@@ -145,7 +170,7 @@ def plan(state: node.State, command: Maintain, plan_id: str, now: int) -> node.M
 
 OPERATIONS = (
     declare("nodes.cordon", "cordon", ActWithReason, on_node(cordon, "reason"), "Place nothing new on it"),
-    declare("nodes.uncordon", "uncordon", Act, on_node(uncordon), "Place on it again; ends a drain"),
+    declare("nodes.uncordon", "uncordon", Act, end_drain, "Place on it again; ends a drain"),
     declare("nodes.drain", "drain", Drain, drain, "Cordon it and let what is booked leave"),
     declare(
         "nodes.maintain",

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from commands import node_commands
 from commands.acting import act, following
 from commands.gathering import Gathered
 from commands.node_command_ends import finish
@@ -39,18 +40,22 @@ def _known(store: Store, node_id: str, command_id: str) -> tuple[int, node_comma
     return loaded.version, of
 
 
-def deliver(store: Store, node_id: str, session: int, command_id: str) -> None:
-    """Record that the command is in this session's hands, before it is: from now on it may run."""
+def deliver(store: Store, node_id: str, session: int, command_id: str) -> bool:
+    """Record that the command is in this session's hands, before it is: from now on it may run.
+
+    Says whether it is: it may have been called off meanwhile, or would interrupt what has come to run there.
+    """
 
     def decide() -> list[Change]:
         state = _current(store, node_id, session)
         version, of = _known(store, node_id, command_id)
-        if of.status != "queued":
+        if of.status != "queued" or (node_commands.interrupts(of) and store.booked(node_id)):
             return []
         delivered = node_command.Delivered(session, store.now(), state.boot_id)
         return [Change(command_id, version, (delivered,))]
 
     act(store, _about(store, node_id, command_id), decide)
+    return bool(store.load(command_id).state.status == "delivered")
 
 
 def acknowledge(store: Store, node_id: str, session: int, command_id: str) -> None:

@@ -1,16 +1,19 @@
 """Nodes: assign, label, fence (domain.md §3)."""
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from msgspec import Meta
 
-from commands import acceptance, hardware, teardown
+from commands import acceptance, hardware, reconciling, teardown
 from commands.of_nodes import ActWithReason, declare, on_node
 from commands.unit import Outcome, Unit, changed
 from domain import errors, join_token, node, schedulability
 from domain.event import Change
 from domain.labels import Labels
 from domain.operation import Request
+
+PAST_ACCEPTANCE: Final = ("adopted", "ready", "deploying", "deployed", "releasing", "rescue")
+"""Where nothing else would ask a node for its pool's checks any more."""
 
 
 class Assign(Request, frozen=True, kw_only=True):
@@ -41,8 +44,9 @@ def assign(command: Assign, unit: Unit) -> Outcome:
         raise errors.Conflict("the node's planned maintenance is booked in its pool: call it off first")
     events = hardware.assign(command.id, state, command.pool_id, of, command.role, unit.now)
     issued: list[Change] = []
-    if of.policy.acceptance and state.provision_state in ("adopted", "deployed"):
+    if of.policy.acceptance and state.provision_state in PAST_ACCEPTANCE:
         checks = of.policy.acceptance
+        events += acceptance.owed(state, checks, unit.now)
         made, queued = acceptance.demand(command.id, state, checks, "assignment", unit.new_id, unit.now)
         issued.append(made)
         events.append(queued)
@@ -55,7 +59,9 @@ def fence(command: ActWithReason, unit: Unit) -> Outcome:
     freed = teardown.on_node(unit, unit.ports.store.booked(command.id), command.id, unit.now)
     known = loaded.state.power == "off" and not freed
     events: list[node.Events] = [] if known else [node.Fenced(command.reason, unit.now)]
-    return Outcome((changed(command.id, loaded, events), *freed))
+    events += reconciling.broken(loaded.state, "Fenced", unit.now)
+    settled = schedulability.settle(loaded.state, events, unit.now)
+    return Outcome((changed(command.id, loaded, settled), *freed))
 
 
 def label(state: node.State, labels: dict[str, str], now: int) -> list[node.Events]:

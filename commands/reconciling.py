@@ -42,3 +42,8 @@ def arrive(state: node.State, items: Mapping[str, Status], now: int) -> list[nod
     if state.provision_state == "releasing" and not items:
         return [node.move(state, "ready", "Released", now)]
     return []
+
+
+def broken(state: node.State, reason: str, now: int) -> list[node.Events]:
+    """A node that is lost or off on its way into service or out of it will not get there by itself: it has failed."""
+    return [node.move(state, "failed", reason, now)] if state.provision_state in ("deploying", "releasing") else []

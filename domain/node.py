@@ -28,10 +28,11 @@ class Condition(Struct, frozen=True, rename="camel"):
 
 
 class Stay(Struct, frozen=True, rename="camel"):
-    """One reason for which a node is in maintenance; `since` in epoch ms."""
+    """One reason for which a node is in maintenance; `since` in epoch ms. `plan` is the planned one that it is of."""
 
     reason: str
     since: int
+    plan: str | None = None
 
 
 class Plan(Struct, frozen=True, rename="camel"):
@@ -166,16 +167,18 @@ class Uncordoned(Event, frozen=True, tag="node.uncordoned.1"):
     at: int
 
 
-class MaintenanceEntered(Event, frozen=True, tag="node.maintenance_entered.1"):
+class MaintenanceEntered(Event, frozen=True, tag="node.maintenance_entered.2"):
     reason: str
     at: int
+    plan: str | None = None
 
 
 class MaintenanceLeft(Event, frozen=True, tag="node.maintenance_left.2"):
-    """These reasons are over, without any all of them; `still`: others hold on."""
+    """These reasons are over, or what this plan brought alone; without either all are. `still`: others hold on."""
 
     at: int
     reasons: tuple[str, ...] = ()
+    plan: str | None = None
     still: bool = False
 
 
@@ -441,18 +444,18 @@ def _served(state: State, event: Service) -> State:
             return replace(state, cordoned=reason)
         case Uncordoned():
             return replace(state, cordoned=None)
-        case MaintenanceEntered(reason=reason, at=at):
-            others = tuple(stay for stay in state.maintenance if stay.reason != reason)
-            return replace(state, maintenance=(*others, Stay(reason, at)))
-        case MaintenanceLeft(reasons=reasons):
-            left = tuple(stay for stay in state.maintenance if reasons and stay.reason not in reasons)
-            return replace(state, maintenance=left)
+        case MaintenanceEntered(reason=reason, at=at, plan=plan):
+            return replace(state, maintenance=(*state.maintenance, Stay(reason, at, plan)))
+        case MaintenanceLeft():
+            return replace(state, maintenance=tuple(stay for stay in state.maintenance if not _over(stay, event)))
         case MaintenancePlanned(plan=plan):
             return replace(state, plans=(*state.plans, plan))
         case PlanEnded(id=id):
             return replace(state, plans=tuple(plan for plan in state.plans if plan.id != id))
         case DrainStarted():
-            return replace(state, drain=Drain(event.reason, event.at, event.deadline, event.forced))
+            before = state.drain or Drain(event.reason, event.at)
+            changed = replace(before, reason=event.reason, deadline=event.deadline, forced=event.forced)
+            return replace(state, drain=changed)
         case Drained(at=at):
             return replace(state, drain=replace(state.drain, drained_at=at) if state.drain else None)
         case DrainEnded():
@@ -461,6 +464,12 @@ def _served(state: State, event: Service) -> State:
             return replace(state, power="off")
         case _:
             assert_never(event)
+
+
+def _over(stay: Stay, left: MaintenanceLeft) -> bool:
+    if left.plan is not None:
+        return stay.plan == left.plan
+    return not left.reasons or stay.reason in left.reasons
 
 
 def _desired(state: State, event: Desired) -> State:

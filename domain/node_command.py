@@ -75,7 +75,7 @@ class AgentUpgrade(Params, frozen=True):
 class Flags(Struct, frozen=True, rename="camel"):
     """`idempotent`: running it twice does no harm, so an agent that died meanwhile runs it again.
 
-    `disruptive`: it ends what runs on the node, so it is refused while something is booked there and bound.
+    `disruptive`: it ends what runs on the node, so it neither is issued nor begins while something is bound there.
     `exclusive`: it runs alone. `rejoin`: it is done when the node comes back with a new boot id.
     """
 
@@ -161,6 +161,7 @@ class Issued(Event, frozen=True, tag="command.issued.1"):
     not_before: int | None = None
     min_generation: int | None = None
     purpose: Purpose | None = None
+    force: bool = False
 
 
 class Delivered(Event, frozen=True, tag="command.delivered.1"):
@@ -215,6 +216,7 @@ class State(Struct, frozen=True, rename="camel"):
     reason: str | None = None
     result: dict[str, Any] | None = None
     purpose: Purpose | None = None
+    force: bool = False
     not_before: int | None = None
     not_after: int = 0
     min_generation: int | None = None
@@ -238,6 +240,7 @@ def evolve(state: State, event: Events) -> State:
                 flags=event.flags,
                 timeout_seconds=event.timeout_seconds,
                 purpose=event.purpose,
+                force=event.force,
                 not_before=event.not_before,
                 not_after=event.not_after,
                 min_generation=event.min_generation,

@@ -170,6 +170,10 @@ class Ending(Event, frozen=True, tag="reservation.ending.1"):
     reason: str
 
 
+class Stays(Event, frozen=True, tag="reservation.stays.1"):
+    """The notice given before is void."""
+
+
 class ReleaseStarted(Event, frozen=True, tag="reservation.release_started.1"):
     """It ends now; its atoms stay taken until each node reports them torn down."""
 
@@ -220,6 +224,7 @@ Events = (
     | Prepared
     | Activated
     | Ending
+    | Stays
     | ReleaseStarted
     | TornDown
     | Released
@@ -284,6 +289,8 @@ def evolve(state: State, event: Events) -> State:
             return replace(state, status="active", reason=None)
         case Ending():
             return replace(state, ending=event)
+        case Stays():
+            return replace(state, ending=None)
         case ReleaseStarted(reason=reason, at=at, generations=generations):
             return replace(state, status="releasing", reason=reason, ends_at=at, generations=generations)
         case TornDown(allocation_id=allocation_id):

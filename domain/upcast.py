@@ -15,12 +15,18 @@ def _maintenance_left_1(old: Json) -> Json:
     return old | {"type": "node.maintenance_left.2"}
 
 
+def _maintenance_entered_1(old: Json) -> Json:
+    """Maintenance could not be planned then."""
+    return old | {"type": "node.maintenance_entered.2"}
+
+
 def _join_token_created_1(old: Json) -> Json:
     """Tokens for one node and for machines to enrol came later."""
     return old | {"type": "join_token.created.2"}
 
 
 UPCASTERS: Final[dict[str, Callable[[Json], Json]]] = {
+    "node.maintenance_entered.1": _maintenance_entered_1,
     "node.maintenance_left.1": _maintenance_left_1,
     "join_token.created.1": _join_token_created_1,
 }

@@ -164,7 +164,7 @@ def _never_began(stream: str) -> Iterator[Statement]:
     SET during = int8range(lower(held.during), (
         SELECT min(lower(following.during)) FROM device_bookings AS following
         WHERE following.device_id = held.device_id AND lower(following.during) > lower(held.during)
-          AND following.reservation_id <> %s
+          AND following.reservation_id IS DISTINCT FROM %s
     ))
     WHERE held.device_id IN (SELECT device_id FROM gone) AND held.reservation_id <> %s
       AND held.ended AND NOT held.freed

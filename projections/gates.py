@@ -130,9 +130,10 @@ def _within_budget(node_id: str, event: node.DrainStarted) -> Iterator[Statement
         WHERE pool_id = %s AND node_id <> %s
     ) AS others
     HAVING count(*) FILTER (WHERE disrupted) + 1 > greatest(1, floor(%s::float8 * (count(*) + 1)))
+       AND NOT EXISTS (SELECT 1 FROM node_gates WHERE node_id = %s AND draining)
     """
     budget = str(event.budget)
-    params = (budget, event.pool_id, node_id, budget)
+    params = (budget, event.pool_id, node_id, budget, node_id)
     yield Statement(Phase.GATE_CHECK, node_id, sql, params, True)
 
 
@@ -147,7 +148,10 @@ def _mark(node_id: str, column: Literal["draining", "maintenance", "connected"],
 
 
 def _takes_it(placed: reservation.Placed) -> Statement:
-    """As `_pool_accepts`, and every node is open, in this pool, and still cut up as the choice had it."""
+    """As `_pool_accepts`, and every node is open, in this pool, and still cut up as the choice had it.
+
+    Planned maintenance is of the whole node, also of what came to it since.
+    """
     sql = """
     SELECT refuse('POOL_CLOSED', jsonb_build_object('poolId', %s::text))
     WHERE NOT EXISTS (SELECT 1 FROM pool_gates WHERE pool_id = %s AND accepts)
@@ -156,10 +160,16 @@ def _takes_it(placed: reservation.Placed) -> Statement:
     FROM unnest(%s::text[], %s::bigint[]) AS wanted (node_id, layout)
     LEFT JOIN node_gates AS gate ON gate.node_id = wanted.node_id
     WHERE NOT coalesce(gate.accepts AND gate.pool_id = %s AND gate.layout = wanted.layout, false)
+       OR EXISTS (
+           SELECT 1 FROM device_bookings AS planned
+           WHERE planned.node_id = wanted.node_id AND planned.reservation_id IS NULL
+             AND planned.during && int8range(%s, %s)
+       )
     """
     nodes = [a.node_id for a in placed.allocations]
     layouts = [a.layout for a in placed.allocations]
-    params = (placed.pool_id, placed.pool_id, nodes, layouts, placed.pool_id)
+    window = (placed.starts_at, placed.ends_at)
+    params = (placed.pool_id, placed.pool_id, nodes, layouts, placed.pool_id, *window)
     return Statement(Phase.GATE_CHECK, placed.pool_id, sql, params, True)
 
 

@@ -57,8 +57,8 @@ def due_at(state: node.State) -> int | None:
         return 0
     if state.drain is not None and state.drain.drained_at is None:
         return 0
-    reasons = {stay.reason for stay in state.maintenance}
-    return min((plan.until if plan.reason in reasons else plan.from_ for plan in state.plans), default=None)
+    begun = {stay.plan for stay in state.maintenance}
+    return min((plan.until if plan.id in begun else plan.from_ for plan in state.plans), default=None)
 
 
 def columns(state: node.State) -> tuple[Any, ...]:

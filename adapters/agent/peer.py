@@ -285,7 +285,13 @@ class Peer:
         """In the order in which they came; what an outage left is taken again."""
         while self._answers:
             answer = self._answers[0]
-            await self._blocking(lambda answer=answer: self._record(answer))  # type: ignore[misc]
+            try:
+                await self._blocking(lambda answer=answer: self._record(answer))  # type: ignore[misc]
+            except (errors.Conflict, errors.AccessDenied) as refusal:
+                if isinstance(refusal, errors.Fenced):
+                    raise
+                fields = {"node": self.node_id, "command": answer.command_id, "why": refusal.detail}
+                _log.warning("an answer was refused", extra={"fields": fields})
             self._answers.popleft()
             self._wanted = True
 
@@ -323,9 +329,10 @@ class Peer:
         """Commands to hand over in this session: what may begin, and what an earlier session got no answer for."""
         loaded = [(queued.id, self._store.load(queued.id).state) for queued in state.commands]
         now = self._store.now()
-        begin, self._waiting = node_commands.ready(state, loaded, now)
-        for command_id in begin:
-            node_sessions.deliver(self._store, self.node_id, self.epoch, command_id)
+        asks = any(of.status == "queued" and node_commands.interrupts(of) for _, of in loaded)
+        busy = asks and bool(self._store.booked(self.node_id))
+        turn, self._waiting = node_commands.ready(state, loaded, now, busy)
+        begin = [id for id in turn if node_sessions.deliver(self._store, self.node_id, self.epoch, id)]
         handed = [
             _as_message(command_id, of, now)
             for command_id, of in loaded

@@ -6,11 +6,11 @@ A booked device that is missing is looked at here too: nobody tells the node whe
 from collections.abc import Sequence
 from typing import Final
 
-from commands import evacuating, hardware
+from commands import evacuating, hardware, node_service
 from commands.acting import act, following
 from commands.gathering import Gathered
 from commands.ports import Loaded, Store
-from domain import node, reservation, schedulability
+from domain import node, registry, reservation, schedulability
 from domain.event import Change, Fence
 
 JOB: Final = "nodes"
@@ -44,18 +44,15 @@ def _settled(node_id: str, gathered: Gathered, events: list[node.Events], now: i
 
 
 def planned(state: node.State, now: int) -> list[node.Events]:
-    """Planned maintenance at its two ends; what an operator ended before is over."""
+    """Planned maintenance at its two ends."""
     events: list[node.Events] = []
-    reasons = {stay.reason for stay in state.maintenance}
+    begun = {stay.plan for stay in state.maintenance}
     for plan in state.plans:
+        after = registry.fold("node_", events, state)
         if plan.until <= now:
-            if plan.reason in reasons:
-                events.append(node.MaintenanceLeft(now, (plan.reason,), still=bool(reasons - {plan.reason})))
-                reasons.discard(plan.reason)
-            events.append(node.PlanEnded(plan.id, now))
-        elif plan.from_ <= now and plan.reason not in reasons:
-            events.append(node.MaintenanceEntered(plan.reason, now))
-            reasons.add(plan.reason)
+            events += node_service.end_plan(after, plan, now)
+        elif plan.from_ <= now and plan.id not in begun:
+            events.append(node.MaintenanceEntered(plan.reason, now, plan.id))
     return events
 
 
@@ -65,12 +62,15 @@ def drain(reservation_id: str, under: node.Drain, gathered: Gathered, now: int) 
     state: reservation.State = loaded.state
     if state.status == "placed":
         evacuating.requeue(reservation_id, gathered, "NodeDrained")
-    if state.status not in ("binding", "active") or under.deadline is None:
+    if state.status not in ("binding", "active"):
         return
-    if now >= under.deadline:
-        evacuating.release(reservation_id, gathered, "Drained", now)
-    elif now >= under.deadline - NOTICE_MS and _untold(state, under.deadline):
-        gathered.add([Change(reservation_id, loaded.version, (reservation.Ending(under.deadline, "Drained"),))])
+    if under.deadline is None or now < under.deadline - NOTICE_MS:
+        evacuating.stays(reservation_id, gathered, node_service.DRAINED)
+    elif now >= under.deadline:
+        evacuating.release(reservation_id, gathered, node_service.DRAINED, now)
+    elif _untold(state, under.deadline):
+        told = reservation.Ending(under.deadline, node_service.DRAINED)
+        gathered.add([Change(reservation_id, loaded.version, (told,))])
 
 
 def _untold(state: reservation.State, deadline: int) -> bool:

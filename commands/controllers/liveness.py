@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from commands import evacuating
+from commands import evacuating, reconciling
 from commands.acting import act, following
 from commands.gathering import Gathered
 from commands.ports import Store
@@ -65,7 +65,10 @@ def lose(store: Store, node_id: str, session: int, fence: Fence) -> int | None:
         state: node.State = loaded.state
         if (state.session, state.connectivity) != (session, "unreachable"):
             return []
-        lost: list[node.Events] = [node.ConnectivityChanged("lost", session, now)]
+        lost: list[node.Events] = [
+            node.ConnectivityChanged("lost", session, now),
+            *reconciling.broken(state, "NodeLost", now),
+        ]
         gathered.add([Change(node_id, loaded.version, tuple(schedulability.settle(state, lost, now)))])
         for reservation_id in store.carried(node_id):
             _leave(reservation_id, gathered, now)

@@ -59,7 +59,7 @@ def test_a_verb_brings_its_event_and_asking_twice_brings_none(
 
 def test_retiring_goes_through_retiring_and_leaves_the_pool() -> None:
     events = node_provision.retire(given(*READY), NOW)
-    assert [type(event) for event in events] == [node.Moved, node.Assigned, node.Moved]
+    assert [type(event) for event in events] == [node.Moved, node.ConnectivityChanged, node.Assigned, node.Moved]
     after = given(*READY, *events)
     assert (after.provision_state, after.pool_id) == ("retired", None)
     assert node_provision.retire(after, NOW) == []

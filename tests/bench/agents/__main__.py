@@ -28,6 +28,7 @@ TOLD_S = 120.0
 SPREAD_S = 5.0
 FLOOD_S = 5.0
 TTL_S = 45.0
+QUIET_S = 300.0
 Rows = list[tuple[str, str]]
 
 
@@ -112,11 +113,11 @@ class Bench:
 
     def quiet(self, seconds: float) -> None:
         """Wait until the serve has done what the last step left it to do."""
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + QUIET_S
         while time.monotonic() < deadline:
-            before = self.stage.head()
+            before = self.stage.done()
             time.sleep(min(seconds, 2.0))
-            if self.stage.head() == before:
+            if self.stage.done() == before:
                 return
         raise RuntimeError(f"the log does not come to rest: {self.stage.newest()}")
 

@@ -75,6 +75,13 @@ class Scene:
         assert row is not None
         return int(row[0])
 
+    def done(self) -> tuple[int, ...]:
+        """The log's last position and the latest inventory that was taken: while either moves, the serve is busy."""
+        with psycopg.connect(self.dsn) as connection:
+            row = connection.execute("SELECT coalesce(max(inventory_at), 0) FROM node_sightings").fetchone()
+        assert row is not None
+        return self.head(), int(row[0])
+
     def newest(self) -> list[str]:
         """The last events, for whoever wonders what goes on."""
         end = self.head()

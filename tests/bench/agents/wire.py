@@ -1,8 +1,8 @@
 """An agent that costs little: bcd/v1 over a WebSocket written out by hand, on one asyncio protocol object.
 
 It says what AgentSession says, in the same order, with the same times to wait: hello, inventory, heartbeats, a status
-for every NodeSpec, the WebSocket pings of the library. What it leaves out is the runtime behind them. Frames are masked with zeros, which RFC 6455 allows
-and which leaves a frame as it was made.
+for every NodeSpec, the pings of its WebSocket library. What it leaves out is the runtime behind them. Frames are masked
+with zeros, which RFC 6455 allows and which leaves a frame as it was made.
 """
 
 import asyncio
