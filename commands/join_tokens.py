@@ -83,6 +83,8 @@ def for_node(command: Create, state: node.State) -> None:
     for name, there in given.items():
         if there:
             raise errors.Invalid(name, "leave it out: the node keeps what it has")
+    if command.uses != 1:
+        raise errors.Invalid("uses", "expected 1: one machine is to get the key")
 
 
 def digest(secret: str) -> str:

@@ -69,7 +69,7 @@ class PrefetchImage(Params, frozen=True):
 
 
 class AgentUpgrade(Params, frozen=True):
-    version: Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[0-9A-Za-z.+-]+$(?!\n)")]
+    version: Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[0-9A-Za-z][0-9A-Za-z.+-]*$(?!\n)")]
 
 
 class Flags(Struct, frozen=True, rename="camel"):

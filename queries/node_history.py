@@ -11,6 +11,8 @@ from domain.operation import Answer, Operation, Page, Paged
 from queries import audit, reading
 from queries.reading import Place, Reader, Row
 
+MOST_INVENTORIES: Final = 10
+AT_ONCE: Final = 20
 MOST_CHANGES: Final = 100
 MARK: Final = "history"
 
@@ -45,36 +47,51 @@ class Entry(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def history(query: History, read: Reader) -> Answer:
-    """A stream's versions have no holes: a page is a range of them, and nothing else of the stream is read."""
+    """A stream's versions have no holes: a page is a range of them, and nothing else of the stream is read.
+
+    Inventories are large and are compared: a page with many of them is cut short, and the cursor goes on.
+    """
     here = read.load(query.id)
     place = reading.after(query, MARK)
     if place is not None and place[1] != query.id:
         raise errors.Invalid("cursor", "is not the nextCursor of an earlier page")
-    after, until = _range(query, place, here.version)
-    entries = _entries(query.id, read, after, until)
+    events = _page(query, read, place, here.version)
+    entries = _entries(query.id, read, events)
     if query.order == "desc":
         entries.reverse()
     rows: list[Row] = [(entry.version, query.id, 0, msgspec.json.encode(entry)) for entry in entries]
-    more = until < here.version if query.order == "asc" else after > 0
-    following: Place | None = (entries[-1].version, query.id) if entries and more else None
+    last = 1 if query.order == "desc" else here.version
+    following: Place | None = (entries[-1].version, query.id) if entries and entries[-1].version != last else None
     return reading.page(rows, following, here.position, MARK)
 
 
-def _range(query: History, place: Place | None, head: int) -> tuple[int, int]:
-    """The versions `(after, until]` of the page behind `place`."""
-    if query.order == "asc":
-        after = max(0, place[0]) if place else 0
-        return after, min(head, after + query.limit)
-    until = min(head, place[0] - 1) if place else head
-    return max(0, until - query.limit), max(0, until)
+def _page(query: History, read: Reader, place: Place | None, head: int) -> list[Recorded]:
+    """The events of the page behind `place`, oldest first, read some at a time."""
+    descending = query.order == "desc"
+    found: list[Recorded] = []
+    inventories = 0
+    low, high = 0, head
+    if place is not None:
+        low, high = (0, min(head, place[0] - 1)) if descending else (max(0, place[0]), head)
+    while low < high and len(found) < query.limit and inventories < MOST_INVENTORIES:
+        some = min(AT_ONCE, query.limit - len(found))
+        low_now, high_now = (max(low, high - some), high) if descending else (low, min(high, low + some))
+        batch = read.versions(query.id, low_now, high_now)
+        for recorded in reversed(batch) if descending else batch:
+            found.append(recorded)
+            inventories += isinstance(recorded.event, node.Inventoried)
+            if inventories == MOST_INVENTORIES:
+                break
+        low, high = (low, low_now) if descending else (high_now, high)
+    return found[::-1] if descending else found
 
 
-def _entries(id: str, read: Reader, after: int, until: int) -> list[Entry]:
-    if until <= after:
+def _entries(id: str, read: Reader, events: list[Recorded]) -> list[Entry]:
+    if not events:
         return []
-    state: node.State = read.load_version(id, after).state
+    state: node.State = read.load_version(id, events[0].version - 1).state
     entries = []
-    for recorded in read.versions(id, after, until):
+    for recorded in events:
         entries.append(_entry(recorded, state, read))
         state = registry.fold(id, [recorded.event], state)
     return entries

@@ -98,12 +98,19 @@ class Commander:
         if finished is None:
             finished = await self._acknowledged(command, tell)
         if self._journal.finished(command.id) is None:
-            self._journal.finish(finished)
+            self._note(finished)
         self._running = None
         fields = {"command": command.id, "name": command.name, "outcome": finished.outcome, "reason": finished.reason}
         _log.info("a command has ended", extra={"fields": fields})
         await tell(lambda epoch: _result(finished, epoch))
         self._ended()
+
+    def _note(self, finished: Finished) -> None:
+        """What cannot be kept is told all the same: only if nobody hears it will it be asked for again."""
+        try:
+            self._journal.finish(finished)
+        except OSError as problem:
+            _log.error("a result could not be kept", extra={"fields": {"command": finished.id, "why": str(problem)}})
 
     def _verdict(self, waiting: _Waiting) -> Finished | None:
         """What is to be said of a command without running it; None when it shall run."""
@@ -122,10 +129,14 @@ class Commander:
         """Journal it, say so, run it; a redelivery meanwhile is acknowledged to the session it came in."""
         before = self._journal.begun(command.id)
         attempt = before.attempt + 1 if before else 1
-        self._journal.begin(Begun(command.id, command.name, command.seq, self._boot_id, attempt))
+        try:
+            self._journal.begin(Begun(command.id, command.name, command.seq, self._boot_id, attempt))
+        except OSError as problem:
+            return Finished(command.id, "failed", {"detail": str(problem)}, "NoJournal")
         self._running, self._again = command.id, None
         await tell(lambda epoch: protocol.Ack(command.id, epoch))
         work = asyncio.create_task(self._work(command))
+        news: asyncio.Task[bool] | None = None
         try:
             while not work.done():
                 self._news.clear()
@@ -137,8 +148,10 @@ class Commander:
                     await tell(lambda epoch: protocol.Ack(command.id, epoch))
             return work.result()
         finally:
-            work.cancel()
-            await asyncio.gather(work, return_exceptions=True)
+            tasks = [work] if news is None else [work, news]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _work(self, command: protocol.Command) -> Finished:
         """Whatever goes wrong is the command's failure, not the agent's."""

@@ -27,6 +27,8 @@ SEND_SECONDS: Final = 10.0
 FIRST_PAUSE: Final = 0.5
 LONGEST_PAUSE: Final = 10.0
 MOST_ANSWERS: Final = 256
+MOST_AT_ONCE: Final = 10
+REFILL_SECONDS: Final = 30.0
 JUMP_MS: Final = 1_000
 """What a clock gained or lost that is worth another look; less is the way of messages."""
 OUTAGE: Final = (errors.Unavailable, Race, psycopg.OperationalError, psycopg.InterfaceError)
@@ -121,6 +123,23 @@ class Clock:
         return True
 
 
+class Allowance:
+    """How many reports may be taken: MOST_AT_ONCE, and one more each REFILL_SECONDS."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._left, self._at = float(MOST_AT_ONCE), clock()
+
+    def take(self) -> bool:
+        now = self._clock()
+        self._left = min(float(MOST_AT_ONCE), self._left + (now - self._at) / REFILL_SECONDS)
+        self._at = now
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True
+
+
 class Peer:
     """A session that was welcomed. `run` returns how it ended; `end` ends it from anywhere on the event loop."""
 
@@ -148,6 +167,7 @@ class Peer:
         self._jumped = False
         self._ended: asyncio.Future[Close] = asyncio.get_running_loop().create_future()
         self._wake = asyncio.Event()
+        self._allowance = Allowance(asyncio.get_running_loop().time)
         self._inventory: protocol.Inventory | None = None
         self._status: protocol.Status | None = None
         self._answers: deque[protocol.Ack | protocol.Result] = deque()
@@ -168,9 +188,11 @@ class Peer:
         self._wake.set()
 
     def tick(self) -> None:
-        """Time has passed: commands that waited for theirs may be due."""
+        """Time has passed: commands that waited for theirs may be due, and a report that had to wait may be taken."""
         if self._waiting:
             self.look()
+        if self._inventory is not None:
+            self._wake.set()
 
     async def run(self, welcome: protocol.Welcome) -> Close:
         """The last word is said before the tasks end: a store call under way must not hold it back."""
@@ -258,9 +280,10 @@ class Peer:
             self.look(again=True)
 
     async def _take_inventory(self) -> None:
-        taken, self._inventory = self._inventory, None
-        if taken is None:
+        """Ten at once and then one each half a minute: each that brings something new is in the log for ever."""
+        if self._inventory is None or not self._allowance.take():
             return
+        taken, self._inventory = self._inventory, None
         document = bytes(taken.inventory)
         try:
             await self._intake.inventory(self.node_id, self.epoch, document)

@@ -40,6 +40,8 @@ def translate(fault: psycopg.Error) -> NoReturn:
         raise Race("another append was in the way") from fault
     if isinstance(fault, _BUSY):
         raise errors.Locked("the database is busy with a lock; try again") from fault
+    if isinstance(fault, psycopg.errors.IdleInTransactionSessionTimeout):
+        raise errors.Unavailable("the answer took too long to make; ask for fewer rows") from fault
     if isinstance(fault, psycopg.OperationalError | psycopg.InterfaceError):
         raise errors.Unavailable("the database cannot be reached; try again") from fault
     raise fault

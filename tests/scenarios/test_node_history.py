@@ -97,6 +97,22 @@ def test_a_long_change_is_cut_and_says_how_much_is_left_out(plane: Plane) -> Non
     assert seen["omitted"] > 30
 
 
+@pytest.mark.parametrize("order", ["asc", "desc"])
+def test_a_page_with_many_inventories_is_short_and_goes_on(plane: Plane, order: str) -> None:
+    found = inventory(gpus=1, index=23)
+    node_id = plane.join(plane.site(), "n1", found)
+    plane.connect(node_id)
+    for n in range(24):
+        found["memory"]["totalMiB"] = 1_000 + n
+        report(plane, node_id, found)
+    path = f"/v1/nodes/{node_id}/history?limit=1000&order={order}"
+    first = plane.root.ok("GET", path)
+    assert sum(entry["inventory"] is not None for entry in first["items"]) == 10
+    versions = [entry["version"] for entry in pages(plane, path)]
+    every = list(range(1, plane.store.load(node_id).version + 1))
+    assert versions == (every if order == "asc" else every[::-1])
+
+
 def test_a_cursor_of_another_node_is_none(plane: Plane) -> None:
     site_id = plane.site()
     one, other = plane.join(site_id, "n1", inventory(index=24)), plane.join(site_id, "n2", inventory(index=25))

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from test_node_commands import Agent, issue
 from test_out_of_service import HOUR, drain, until
 
+from adapters.agent.peer import Allowance
 from commands import agents, node_commands, node_sessions
 from domain import errors, node, reservation
 from given import Plane, inventory
@@ -187,3 +188,21 @@ def test_a_notice_is_taken_back_with_the_drain_or_its_deadline(plane: Plane) -> 
     until(plane, node_id, lambda shown: told() is None)
     notices = [type(e) for e in plane.events(made) if isinstance(e, reservation.Ending | reservation.Stays)]
     assert notices == [reservation.Ending, reservation.Stays] * 3
+
+
+def test_a_version_is_no_option_of_the_program_that_installs_it(plane: Plane) -> None:
+    _, (node_id,) = plane.fleet()
+    refused = issue(plane, node_id, "agent-upgrade", params={"version": "-rf"})
+    assert (refused.status_code, refused.json()["errors"][0]["field"]) == (422, "params.version")
+
+
+def test_reports_beyond_a_few_wait_their_time() -> None:
+    clock = [0.0]
+    allowance = Allowance(lambda: clock[0])
+    assert [allowance.take() for _ in range(11)] == [True] * 10 + [False]
+    clock[0] = 29.0
+    assert not allowance.take()
+    clock[0] = 31.0
+    assert (allowance.take(), allowance.take()) == (True, False)
+    clock[0] = 10_000.0
+    assert [allowance.take() for _ in range(11)] == [True] * 10 + [False]

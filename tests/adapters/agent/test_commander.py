@@ -221,3 +221,20 @@ async def test_a_reboot_that_did_not_happen_is_tried_once_more():
         node.commander.take(command(1, "reboot"))
         await until(node.results)
         assert (node.results(), node.ran) == ([("cmd_1", "failed", "StillRunning")], [])
+
+
+class Full(Memory):
+    """A disk without room."""
+
+    def append(self, line):
+        raise OSError(28, "No space left on device")
+
+
+@scenario
+async def test_what_cannot_be_journalled_is_not_run_and_fails_while_the_agent_goes_on():
+    async with Node(Journal(Full())).running() as node:
+        node.commander.take(command(1))
+        node.commander.take(command(2))
+        await until(lambda: len(node.results()) == 2)
+        assert {(outcome, reason) for _, outcome, reason in node.results()} == {("failed", "NoJournal")}
+        assert node.ran == []
