@@ -87,8 +87,15 @@ class Holds:
     async def whole(self) -> None:
         """Undo partitions, as a command may ask where the NodeSpec says that GPUs are not shared as slices."""
         async with self.gpus:
-            if await partition.dissolve(self._uuids(), self._run):
-                await self._changed()
+            changed = False
+            try:
+                changed = await partition.dissolve(self._uuids(), self._run)
+            except partition.NotPartitioned as problem:
+                changed = problem.changed
+                raise
+            finally:
+                if changed:
+                    await self._changed()
 
     def uses(self, uuid: str) -> bool:
         """Whether an allocation has this GPU or slice."""

@@ -252,6 +252,7 @@ def test_partitions_are_undone_on_command_unless_they_are_held(driver, node):
     with pytest.raises(partition.NotPartitioned, match="is held"):
         node.do(node.holds.whole())
     assert [card["mode"] for card in driver.gpus] == ["Enabled", "Disabled"]
+    assert node.changes == 2, "the GPU that is whole again is told, though another could not be"
 
 
 def test_a_driver_that_does_not_answer_prepares_nothing(driver, node):
