@@ -94,7 +94,7 @@ def _held_to(one: Opening, state: node.State) -> Opening:
 
 def _open(store: Store, one: Opening, session: int, new_id: Mint) -> Opened:
     try:
-        return Opened(agents.open_session(store, one.node_id, one.gateway, one.hello, new_id))
+        return Opened(agents.open_session(store, one.node_id, one.gateway, agents.Arrival(one.hello, new_id)))
     except Exception as fault:
         return Opened(session, fault)
 

@@ -17,10 +17,6 @@ from domain.inventory import NodeInventory
 from domain.node_spec import Status
 
 
-def _no_commands(prefix: str) -> str:
-    raise AssertionError(f"a session without a hello brings no {prefix}")
-
-
 def _meta(node_id: str, state: node.State) -> Meta:
     return Meta(f"agent:{node_id}", state.admission_id)
 
@@ -43,14 +39,20 @@ class Hello(Struct, frozen=True):
     shows: Callable[[], int] | None = None
 
 
-def open_session(
-    store: Store, node_id: str, gateway: str = "", hello: Hello | None = None, new_id: Mint = _no_commands
-) -> int:
+class Arrival(Struct, frozen=True):
+    """A hello, and what names the commands that follow from a boot."""
+
+    hello: Hello
+    new_id: Mint
+
+
+def open_session(store: Store, node_id: str, gateway: str = "", arrival: Arrival | None = None) -> int:
     """Record that the node is connected to a gateway and return its session's epoch; an older one is superseded.
 
     A boot id that is new ends the commands that were to end with a boot, and what follows from them.
     """
     opened = 0
+    hello = arrival.hello if arrival else None
 
     def decide() -> Sequence[Change]:
         nonlocal opened
@@ -64,8 +66,8 @@ def open_session(
         opened, now = state.session + 1, store.now()
         events = opening(state, gateway, hello, now)
         gathered.add([Change(node_id, loaded.version, tuple(schedulability.settle(state, events, now)))])
-        if hello is not None:
-            node_sessions.rejoined(store, gathered, node_id, hello.boot_id, new_id)
+        if arrival is not None:
+            node_sessions.rejoined(store, gathered, node_id, arrival.hello.boot_id, arrival.new_id)
         return gathered.changes()
 
     act(store, _meta(node_id, store.load(node_id).state), decide)

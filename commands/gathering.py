@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from commands.ports import Loaded
 from domain import registry
-from domain.event import Change, Event
+from domain.event import Change, Event, Meta
 
 
 class Loads(Protocol):
@@ -24,6 +24,7 @@ class Gathered:
         self._store = store
         self._seen: dict[str, Loaded] = {}
         self._events: dict[str, list[Event]] = {}
+        self._metas: dict[str, Meta | None] = {}
 
     def load(self, stream: str, until: int | None = None) -> Loaded:
         if until is not None:
@@ -37,13 +38,17 @@ class Gathered:
         for change in changes:
             before = self.load(change.stream)
             assert change.expected == before.version, f"{change.stream} was decided on as it was before"
+            self._metas.setdefault(change.stream, change.meta)
             self._events.setdefault(change.stream, []).extend(change.events)
             state = registry.fold(change.stream, change.events, before.state)
             self._seen[change.stream] = replace(before, state=state, version=before.version + len(change.events))
 
     def changes(self, first: str = "") -> tuple[Change, ...]:
-        """One change a stream, in the order in which they came, `first` before all others."""
+        """One change a stream, in the order in which they came, `first` before all others.
+
+        Where several brought a stream's change about, it is told of the one that began it.
+        """
         return tuple(
-            Change(stream, self._seen[stream].version - len(events), tuple(events))
+            Change(stream, self._seen[stream].version - len(events), tuple(events), self._metas[stream])
             for stream, events in sorted(self._events.items(), key=lambda item: item[0] != first)
         )

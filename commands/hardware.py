@@ -125,8 +125,12 @@ def _named(state: node.State, condition_type: str) -> tuple[str, ...]:
 
 
 def _missing(state: node.State, found: inventory.NodeInventory) -> tuple[str, ...]:
-    """GPUs that the node had and has not: each alone is unbookable, and a booking of it is never dropped (O25)."""
-    if state.inventory is None:
+    """GPUs that the node had and has not: each alone is unbookable, and a booking of it is never dropped (O25).
+
+    None once it has as many as it had: they were replaced. Until then all are named, as nobody says which one was;
+    what is booked on one that will not come back is BookedDeviceMissing's to name.
+    """
+    if state.inventory is None or len(found.gpus) >= state.expected_gpus:
         return ()
     had = {card.uuid for card in state.inventory.gpus} | set(_named(state, "GpuCountMismatch"))
     return tuple(sorted(had - {card.uuid for card in found.gpus}))

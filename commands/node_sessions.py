@@ -11,7 +11,7 @@ from commands.acting import act, following
 from commands.gathering import Gathered
 from commands.node_command_ends import finish
 from commands.ports import Store
-from domain import errors, node, node_command
+from domain import errors, ids, node, node_command
 from domain.event import Change, Fence, Meta
 
 log = logging.getLogger(__name__)
@@ -20,6 +20,7 @@ New = Callable[[str], str]
 
 
 def _about(store: Store, node_id: str, command_id: str) -> Meta:
+    ids.parse("cmd", command_id, "commandId")
     cause = store.load(command_id)
     issued = store.history(command_id)[0].meta.admission if cause.version else None
     return following(f"agent:{node_id}", issued, cause)

@@ -7,7 +7,7 @@ from msgspec import Struct
 from commands import hardware
 from commands.ports import Store
 from domain import node, schedulability
-from domain.event import Change
+from domain.event import Change, Meta
 
 DUPLICATE = "DuplicateHardware"
 STRANGER = "another tenant's node"
@@ -90,6 +90,7 @@ def beside(store: Store, node_id: str, before: Sequence[str], after: Sequence[st
     """The nodes that share with this one, looked at again: it held `before`, and holds `after` from this append on.
 
     What is shared leaves their fingerprints, what is theirs alone again comes back, and so does their schedulability.
+    That says nothing of who this node is or who acted on it: the others may be another tenant's (domain.md §10).
     """
     changes = []
     for other in of(store, node_id, "", [*{*before, *after}]).nodes:
@@ -102,7 +103,8 @@ def beside(store: Store, node_id: str, before: Sequence[str], after: Sequence[st
         twins = _but(store, other, state.owner_tenant_id, holders)
         events = _again(state, twins, now)
         if events:
-            changes.append(Change(other, loaded.version, tuple(schedulability.settle(state, events, now))))
+            meta = Meta("controller:twins", state.admission_id)
+            changes.append(Change(other, loaded.version, tuple(schedulability.settle(state, events, now)), meta))
     return changes
 
 

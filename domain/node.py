@@ -351,6 +351,8 @@ class State(Struct, frozen=True, rename="camel"):
     identifiers: tuple[str, ...] = ()
     gpu_model: str | None = None
     gpu_count: int = 0
+    expected_gpus: int = 0
+    """As many as it has had at once since it was assigned."""
     layout: int = 0
     devices: tuple[Device, ...] = ()
     scalars: dict[str, int] = {}
@@ -412,6 +414,7 @@ def _identified(state: State, event: Identity) -> State:
                 identifiers=event.identifiers,
                 gpu_model=event.gpu_model,
                 gpu_count=event.gpu_count,
+                expected_gpus=max(state.expected_gpus, event.gpu_count),
             )
         case DuplicateSettled(nodes=nodes):
             return replace(state, settled=tuple(sorted({*state.settled, *nodes})))
@@ -437,7 +440,13 @@ def _connected(state: State, event: ConnectivityChanged) -> State:
 def _served(state: State, event: Service) -> State:
     match event:
         case Assigned():
-            return replace(state, role=event.role, pool_id=event.pool_id, pool_owner_id=event.pool_owner_id)
+            return replace(
+                state,
+                role=event.role,
+                pool_id=event.pool_id,
+                pool_owner_id=event.pool_owner_id,
+                expected_gpus=state.gpu_count,
+            )
         case Moved():
             return replace(state, provision_state=event.provision)
         case Cordoned(reason=reason):

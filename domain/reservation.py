@@ -127,7 +127,8 @@ class Queued(Event, frozen=True, tag="reservation.queued.1"):
 class Placed(Event, frozen=True, tag="reservation.placed.1"):
     """Atoms are booked over `[startsAt, endsAt)`; the database refuses what overlaps.
 
-    `queued` says that it had been waiting; `behind` is the priority and age that nobody may be ahead of.
+    `queued` says that it had been waiting. One that had not is refused while another waits ahead of its place in the
+    pool's queue, which is its `spot`, `priority` and `since` (epoch ms).
     """
 
     pool_id: str

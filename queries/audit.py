@@ -72,7 +72,7 @@ def stream(query: Stream, read: Reader) -> Answer:
             raise read.unseen(kind.noun, query.id, "id")
     decisions = {recorded.meta.admission for recorded in history} - {None}
     known = {id: _decision(read.load(id).state.recorded) for id in decisions if id}
-    reader = None if query.scope == "fleet" else read.session.tenant_id
+    reader = None if query.scope == "fleet" else read
     items = tuple(entry(recorded, reader, known) for recorded in history)
     last = history[-1]
     story = Story(stream=query.id, kind=kind.noun, items=items)
@@ -95,12 +95,15 @@ def _decision(recorded: admission.Events | None) -> Decision | None:
     )
 
 
-def entry(recorded: Recorded, tenant: str | None, known: Mapping[str, Decision | None] = MappingProxyType({})) -> Entry:
-    """An event as a reader of this tenant sees it (None: the platform's auditor), with the decision where it is known.
+def entry(
+    recorded: Recorded, reader: Reader | None, known: Mapping[str, Decision | None] = MappingProxyType({})
+) -> Entry:
+    """An event as the reader's tenant sees it (None: the platform's auditor), with the decision where it is known.
 
     Of another tenant it tells the tenant, not who there acted or with which request (domain.md §10).
     """
-    data = msgspec.to_builtins(recorded.event if tenant is None else told(recorded.event))
+    data = msgspec.to_builtins(recorded.event if reader is None else told(recorded.event, reader))
+    tenant = reader.session.tenant_id if reader else None
     decision = known.get(recorded.meta.admission or "")
     kind, _, who = recorded.meta.actor.partition(":")
     acting = who.partition("/")[0] if kind == "identity" else None
@@ -121,13 +124,15 @@ def entry(recorded: Recorded, tenant: str | None, known: Mapping[str, Decision |
     )
 
 
-def told(event: Event) -> Event:
+def told(event: Event, reader: Reader) -> Event:
     """An event without the names of nodes that are another tenant's (domain.md §10); the log keeps them."""
     match event:
         case node.Inventoried():
             return replace(event, shared_with=())
         case node.ConditionRaised():
             return replace(event, condition=node_view.shown(event.condition))
+        case node.DuplicateSettled(nodes=nodes):
+            return replace(event, nodes=tuple(other for other in nodes if reader.resolve("compute-node", other)))
         case _:
             return event
 

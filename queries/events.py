@@ -24,10 +24,10 @@ class Stream(Request, frozen=True, kw_only=True):
 class Feed:
     """What one listener has been shown so far. `read` blocks on the database, `behind` does not."""
 
-    def __init__(self, after: int, read: Reader, reader: str | None, wanted: Callable[[Recorded], bool]) -> None:
+    def __init__(self, after: int, read: Reader, fleet: bool, wanted: Callable[[Recorded], bool]) -> None:
         self._position = after
         self._log, self._visible = read.log, read.visible
-        self._reader = reader
+        self._reader = None if fleet else read
         self._wanted = wanted
 
     def behind(self) -> bool:
@@ -46,8 +46,7 @@ def stream(query: Stream, read: Reader) -> Answer:
         return query.scope == "fleet" or _may_see(recorded, read)
 
     after = read.position if query.after is None else query.after
-    reader = None if query.scope == "fleet" else read.session.tenant_id
-    return Answer(body=Feed(after, read, reader, wanted))
+    return Answer(body=Feed(after, read, query.scope == "fleet", wanted))
 
 
 def _may_see(recorded: Recorded, read: Reader) -> bool:

@@ -98,17 +98,12 @@ def _entries(id: str, read: Reader, events: list[Recorded]) -> list[Entry]:
 
 
 def _entry(recorded: Recorded, before: node.State, read: Reader) -> Entry:
-    shown = audit.entry(recorded, read.session.tenant_id)
+    shown = audit.entry(recorded, read)
     change = dict(shown.data)
     seen = None
-    match recorded.event:
-        case node.Inventoried() as event:
-            change.pop("inventory")
-            seen = _seen(event, before)
-        case node.DuplicateSettled(nodes=nodes):
-            change["nodes"] = [other for other in nodes if read.resolve("compute-node", other)]
-        case _:
-            pass
+    if isinstance(recorded.event, node.Inventoried):
+        change.pop("inventory")
+        seen = _seen(recorded.event, before)
     return Entry(
         version=recorded.version,
         position=recorded.position,

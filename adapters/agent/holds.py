@@ -47,7 +47,10 @@ class Holds:
         """Held by whoever changes a GPU, or relies on it staying as it is."""
 
     def held(self) -> Sequence[Allocation]:
-        """A file that cannot serve is held as another allocation than it should be, so it is taken back and redone."""
+        """A file that cannot serve is held as another allocation than it should be, so it is taken back and redone.
+
+        One that cannot be read is held without devices, as nobody knows which they are.
+        """
         return [self._read(allocation_id, path) for allocation_id, path in self._files()]
 
     async def prepare(self, allocation: Allocation) -> None:
@@ -75,7 +78,7 @@ class Holds:
             changed = False
             try:
                 if sharing.mode == "mig":
-                    changed = await partition.apply(sharing.layout, self._uuids(), self._run)
+                    changed = await partition.apply(sharing.layout, await self._untouchable(), self._run)
             except partition.NotPartitioned as problem:
                 changed = problem.changed
                 raise
@@ -87,12 +90,30 @@ class Holds:
     async def whole(self) -> None:
         """Undo partitions, as a command may ask where the NodeSpec says that GPUs are not shared as slices."""
         async with self.gpus:
-            if await partition.dissolve(self._uuids(), self._run):
-                await self._changed()
+            changed = False
+            try:
+                changed = await partition.dissolve(await self._untouchable(), self._run)
+            except partition.NotPartitioned as problem:
+                changed = problem.changed
+                raise
+            finally:
+                if changed:
+                    await self._changed()
 
     def uses(self, uuid: str) -> bool:
-        """Whether an allocation has this GPU or slice."""
-        return uuid.lower() in self._uuids()
+        """Whether an allocation has this GPU or slice, or may have."""
+        return self._unread() or uuid.lower() in self._uuids()
+
+    def _unread(self) -> bool:
+        return any(self._content(path) is None for _, path in self._files())
+
+    async def _untouchable(self) -> set[str]:
+        """What is held, in lower case: everything, while a file of ours does not say what it holds."""
+        if not self._unread():
+            return self._uuids()
+        cards = (await nvidia.look(self._run)).gpus
+        slices = {one.uuid for card in cards for one in card.mig_instances if one.uuid}
+        return {name.lower() for name in slices | {card.uuid for card in cards}}
 
     def _uuids(self, but: str | None = None) -> set[str]:
         """What is held, in lower case; what a file that cannot be read held is not known."""
@@ -139,14 +160,25 @@ class Holds:
 
     async def _must_be_idle(self, allocation_id: str, leaving: Path) -> None:
         held = self._content(leaving)
-        if held is None or not held[0].cdi_devices:
-            return
         others = self._uuids(but=allocation_id)
+        if held is None:
+            await self._nobody_may_have_it(others)
+            return
         alone = [uuid for name in held[0].cdi_devices if (uuid := cdi.uuid_of(name)).lower() not in others]
+        if not alone:
+            return
         found = await nvidia.look(self._run)
         busy = [uuid for uuid in alone if found.place(uuid) in found.computing]
         if busy:
             raise Refused(f"somebody still computes on {', '.join(busy)}")
+
+    async def _nobody_may_have_it(self, others: set[str]) -> None:
+        """A file that cannot be read proves nothing: whatever computes where no other allocation is may be its own."""
+        found = await nvidia.look(self._run)
+        strays = found.computing - {found.place(uuid) for uuid in others}
+        if strays:
+            where = ", ".join(sorted({place.gpu for place in strays}))
+            raise Refused(f"its file is damaged, and somebody computes on {where} for no allocation that is known")
 
     def _read(self, allocation_id: str, path: Path) -> Allocation:
         held = self._content(path)

@@ -24,7 +24,6 @@ MAX_MESSAGE: Final = 262_144
 MAX_INVENTORY: Final = inventory.MAX_BYTES + 1_024
 """Bytes of one message: before it is known who speaks, then any, then one that bears an inventory."""
 
-DONE: Final = 1000
 GOING_AWAY: Final = 1001
 TOO_BIG: Final = 1009
 INTERNAL: Final = 1011

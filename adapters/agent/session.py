@@ -38,7 +38,7 @@ class Runtime(Protocol):
     """What prepares devices on this node. Every act may be repeated and then changes nothing."""
 
     def held(self) -> Collection[Allocation]:
-        """What is prepared now, also from before this process began."""
+        """What is prepared now, also from before this process began; of no reservation where devices are not known."""
 
     async def prepare(self, allocation: Allocation) -> None:
         """Make the allocation's devices ready for use; returns once they are, raises when they cannot be."""
@@ -104,15 +104,19 @@ async def reconcile(spec: protocol.Spec, runtime: Runtime) -> Reconciled:
     """Bring the runtime to the spec: take back what is gone, cut the GPUs up, then prepare what is new.
 
     An item that could not be taken back stays, for leaving it out would say that its devices are free; and nothing
-    is prepared on devices that are not free yet.
+    is prepared on devices that are not free yet. Where devices are not known, the spec's word for the item is taken.
     """
     wanted = {allocation.id: allocation for allocation in spec.allocations}
     stuck: dict[str, Allocation] = {}
     for held in sorted(runtime.held(), key=lambda a: a.id):
-        if wanted.get(held.id) != held and not await _done(runtime.tear_down(held.id), "tear down", held.id):
+        want = wanted.get(held.id)
+        if want == held or (want and _unknown(held) and await _done(runtime.prepare(want), "mend", held.id)):
+            continue
+        if not await _done(runtime.tear_down(held.id), "tear down", held.id):
             stuck[held.id] = held
     shaped = await _done(runtime.shape(spec.sharing), "shape", "its GPUs")
     busy = {name for held in stuck.values() for name in held.cdi_devices}
+    blind = any(_unknown(held) for held in stuck.values())
     there = {held.id for held in runtime.held() if wanted.get(held.id) == held} - set(stuck)
 
     async def bring(allocation: Allocation) -> Status:
@@ -120,12 +124,16 @@ async def reconcile(spec: protocol.Spec, runtime: Runtime) -> Reconciled:
             return "prepared"
         if allocation.id in stuck:
             return "failed"
-        if busy.intersection(allocation.cdi_devices):
+        if busy.intersection(allocation.cdi_devices) or (blind and allocation.cdi_devices):
             return "preparing"
         return "prepared" if await _done(runtime.prepare(allocation), "prepare", allocation.id) else "failed"
 
     states = await asyncio.gather(*(bring(allocation) for allocation in wanted.values()))
     return Reconciled({**dict.fromkeys(stuck, "failed"), **dict(zip(wanted, states, strict=True))}, shaped)
+
+
+def _unknown(held: Allocation) -> bool:
+    return not held.reservation_id and not held.cdi_devices
 
 
 async def _done(act: Awaitable[None], verb: str, what: str) -> bool:

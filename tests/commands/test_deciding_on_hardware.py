@@ -107,6 +107,33 @@ def test_a_gpu_that_is_gone_is_named_until_it_is_back() -> None:
     assert back[-1] == node.ConditionCleared("GpuCountMismatch", NOW)
 
 
+def test_gpus_that_were_replaced_for_good_are_named_until_there_are_as_many_as_before() -> None:
+    def having(*indices: int) -> node.Inventoried:
+        return seen(inventory() | {"gpus": [inventory(gpus=1, index=index)["gpus"][0] for index in indices]})
+
+    def missing() -> int:
+        return sum(len(c.names) for c in state.conditions if c.type == "GpuCountMismatch")
+
+    state, named = node.State(), []
+    for step in (having(1, 2, 3), having(1), having(1, 4), having(1, 4, 5), having(4, 5), having(4, 5, 6)):
+        for event in hardware.observe(state, step, None, (), NOW):
+            state = node.evolve(state, event)
+        named.append(missing())
+    assert named == [0, 2, 2, 0, 1, 0]
+    for event in hardware.observe(state, having(6, 7, 8), None, (), NOW):
+        state = node.evolve(state, event)
+    assert missing() == 0, "two were replaced between two reports"
+
+
+def test_a_node_that_is_assigned_anew_is_expected_to_have_what_it_has_then() -> None:
+    state = node.evolve(node.State(), seen(inventory()))
+    for event in hardware.observe(state, seen(inventory(gpus=7)), None, (), NOW):
+        state = node.evolve(state, event)
+    for event in hardware.assign("node_1", state, "pool_1", of(), "host", NOW):
+        state = node.evolve(state, event)
+    assert (state.conditions, state.expected_gpus) == ((), 7)
+
+
 def test_overcommit_multiplies_scalars_and_never_devices() -> None:
     over = pool.Policy(overcommit=pool.Overcommit(vcpu=1.5, memory_mib=0.9))
     state = node.evolve(node.State(), seen(inventory()))

@@ -110,6 +110,56 @@ def test_another_tenants_twin_is_not_named(plane: Plane) -> None:
     assert plane.acme.ok("POST", f"/v1/nodes/{node_id}/settle", {"reason": "two machines"})["conditions"] == []
 
 
+def test_what_a_twin_does_to_another_tenants_node_is_told_without_who_it_is(plane: Plane) -> None:
+    """Its id, its token and its admissions are as foreign as its name; what changed is told all the same."""
+    own = plane.acme.ok("POST", "/v1/sites", {"name": "own", "kind": "custom", "iamRegion": "eu"})["id"]
+    found = inventory(gpus=0, index=52)
+    made = plane.acme.ok("POST", "/v1/join-tokens", {"siteId": own, "trust": "tenant-owned"})
+    body = {"name": "n1", "inventory": found, "publicKey": "B" * 43 + "="}
+    answer = plane.app.post("/v1/nodes/join", json=body, headers={"authorization": f"Bearer {made['token']}"})
+    mine = answer.json()["id"]
+    before = plane.store.load(mine).version
+    theirs = plane.join(plane.site(), "n1", twin(53, found))
+    plane.connect(theirs)
+    report(plane, theirs, inventory(gpus=0, index=53))
+    report(plane, theirs, twin(53, found))
+    plane.root.ok("POST", f"/v1/nodes/{theirs}/retire", {})
+    plane.settle()
+    seen = plane.store.history(mine)[before:]
+    assert [type(one.event).__name__ for one in seen].count("Inventoried") == 4, "shared, alone, shared, alone again"
+    state = plane.store.load(mine).state
+    assert {(one.meta.actor, one.meta.admission) for one in seen} == {("controller:twins", state.admission_id)}
+    foreign = {theirs} | {one.meta.actor for one in plane.store.history(theirs)} - {"controller:twins"}
+    foreign |= {str(one.meta.admission) for one in plane.store.history(theirs)}
+    for path in (f"/v1/nodes/{mine}/history?limit=50", f"/v1/audit/streams/{mine}", f"/v1/nodes/{mine}"):
+        text = plane.acme.get(path).text
+        assert [name for name in foreign if name in text] == [], path
+
+
+def test_a_settled_twin_of_another_tenant_is_in_no_audit_and_no_guess_confirms_it(plane: Plane) -> None:
+    own = plane.acme.ok("POST", "/v1/sites", {"name": "own", "kind": "custom", "iamRegion": "eu"})["id"]
+    found = inventory(index=54)
+    theirs = plane.join(plane.site(), "n1", found)
+    made = plane.acme.ok("POST", "/v1/join-tokens", {"siteId": own, "trust": "tenant-owned"})
+    body = {"name": "n1", "inventory": twin(55, found), "publicKey": "B" * 43 + "="}
+    answer = plane.app.post("/v1/nodes/join", json=body, headers={"authorization": f"Bearer {made['token']}"})
+    mine = answer.json()["id"]
+
+    def guess(node_id: str) -> tuple[int, object]:
+        refused = plane.acme.post(f"/v1/nodes/{mine}/settle", {"reason": "two", "nodes": [node_id]})
+        return refused.status_code, refused.json()["errors"]
+
+    nobody = guess("node_" + "0" * 26)
+    assert nobody[0] == 422
+    assert guess(theirs) == nobody
+    assert plane.acme.ok("POST", f"/v1/nodes/{mine}/settle", {"reason": "two"})["conditions"] == []
+    assert guess(theirs) == nobody
+    told = plane.acme.get(f"/v1/audit/streams/{mine}").text
+    assert "node.duplicate_settled.1" in told
+    assert theirs not in told
+    assert theirs in plane.auditor.get(f"/v1/audit/streams/{mine}?scope=fleet").text
+
+
 @pytest.mark.parametrize("starts_in_ms", [0, 7 * 86_400_000])
 def test_a_booked_card_that_is_gone_is_named_and_its_booking_stays(plane: Plane, starts_in_ms: int) -> None:
     """O23, O25: a card that is missing takes neither the node nor the booking with it."""

@@ -26,8 +26,8 @@ class Agent:
         return state
 
     def boot(self, boot_id: str) -> int:
-        hello = agents.Hello(boot_id, "0.1.0")
-        return agents.open_session(self.plane.store, self.node_id, "gw", hello, self.plane.wired.mint)
+        arrival = agents.Arrival(agents.Hello(boot_id, "0.1.0"), self.plane.wired.mint)
+        return agents.open_session(self.plane.store, self.node_id, "gw", arrival)
 
     def deliver(self, command_id: str) -> None:
         node_sessions.deliver(self.plane.store, self.node_id, self.state.session, command_id)

@@ -7,6 +7,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fake_plane import KEY, NODE, FakeStore, allocation, dialled, hello, opened, plane, scenario, spec_changed, until
 
+from adapters import ids
 from adapters.agent import gateway, protocol
 from commands import agents
 from domain import errors, node
@@ -196,8 +197,9 @@ def test_a_session_is_not_opened_with_a_key_that_was_replaced_meanwhile():
     store = FakeStore()
     was = protocol.public_key(KEY)
     store.add(node.Rekeyed("new", was, "jt_2", 5))
+    arrival = agents.Arrival(agents.Hello("boot-1", "0.1", was), ids.Mint())
     with pytest.raises(errors.Fenced, match="was replaced"):
-        agents.open_session(store, NODE, "gw", agents.Hello("boot-1", "0.1", was))
+        agents.open_session(store, NODE, "gw", arrival)
 
 
 HOSTILE = {

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from fake_plane import NODE, FakeStore, Plane, opened, plane, scenario, until
 
 from adapters.agent import protocol
@@ -74,6 +75,15 @@ async def test_an_answer_of_another_session_is_refused() -> None:
         await peer.say(protocol.Result(command_id, 0, "succeeded"))
         assert (await peer.closed())[0] == protocol.MALFORMED
         assert status(store, command_id) == "delivered"
+
+
+@pytest.mark.parametrize("other", [NODE, "nonsense"])
+@scenario
+async def test_an_answer_that_names_no_command_is_refused_by_its_field(other: str) -> None:
+    async with plane(FakeStore()) as made, opened(made) as peer:
+        await peer.say(protocol.Ack(other, 1))
+        code, reason = await peer.closed()
+        assert (code, reason.partition(":")[0]) == (protocol.MALFORMED, "commandId")
 
 
 @scenario

@@ -104,6 +104,56 @@ def test_a_damaged_file_is_written_anew(driver, node):
     assert file.read_text() == whole
 
 
+def damage(node, allocation_id="alc_1"):
+    file = node.cdi / f"better-compute-{allocation_id}.json"
+    file.write_text(file.read_text()[:100])
+
+
+def test_a_damaged_file_is_no_proof_that_nobody_computes(driver, node, tmp_path):
+    node.reconcile(on(driver, 0))
+    damage(node)
+    driver.change(0, processes=[{}])
+    assert node.reconcile().items == {"alc_1": "failed"}
+    restarted = Node(driver, tmp_path)
+    assert restarted.reconcile(on(driver, 1, id="alc_2")).items == {"alc_1": "failed", "alc_2": "preparing"}
+    driver.change(0, processes=[])
+    assert restarted.reconcile(on(driver, 1, id="alc_2")).items == {"alc_2": "prepared"}
+    assert node.files() == ["better-compute-alc_2.json"]
+
+
+def test_who_computes_for_another_allocation_does_not_keep_a_damaged_one(driver, node):
+    node.reconcile(on(driver, 0), on(driver, 1, id="alc_2"))
+    damage(node)
+    driver.change(1, processes=[{}])
+    assert node.reconcile(on(driver, 1, id="alc_2")).items == {"alc_2": "prepared"}
+
+
+def test_a_damaged_file_is_kept_while_the_driver_does_not_answer(driver, node):
+    node.reconcile(on(driver, 0))
+    damage(node)
+    (driver.bin / "nvidia-smi").write_text("#!/bin/sh\nexit 9\n")
+    assert node.reconcile().items == {"alc_1": "failed"}
+
+
+def test_a_damaged_file_of_whoever_computes_is_written_anew_from_the_spec(driver, node):
+    node.reconcile(on(driver, 0))
+    damage(node)
+    driver.change(0, processes=[{}])
+    assert node.reconcile(on(driver, 0)).items == {"alc_1": "prepared"}
+    assert node.holds.held() == [on(driver, 0)]
+
+
+def test_no_gpu_is_cut_up_or_reset_while_a_damaged_file_may_hold_it(driver, node):
+    node.reconcile(sharing=MIG)
+    held = allocation("alc_1", f"nvidia.com/gpu={driver.gpus[0]['instances'][0]['uuid']}")
+    node.reconcile(held, sharing=MIG)
+    damage(node)
+    with pytest.raises(partition.NotPartitioned, match="is held"):
+        node.do(node.holds.whole())
+    assert [card["mode"] for card in driver.gpus] == ["Enabled", "Enabled"]
+    assert node.holds.uses(driver.gpus[0]["uuid"])
+
+
 def test_a_device_that_the_driver_has_not_cannot_be_prepared(node):
     missing = allocation("alc_1", "nvidia.com/gpu=GPU-00000000-0000-4000-8000-00000000dead")
     assert node.reconcile(missing, allocation("alc_2", "acme.com/fpga=1")).items == {
@@ -252,6 +302,7 @@ def test_partitions_are_undone_on_command_unless_they_are_held(driver, node):
     with pytest.raises(partition.NotPartitioned, match="is held"):
         node.do(node.holds.whole())
     assert [card["mode"] for card in driver.gpus] == ["Enabled", "Disabled"]
+    assert node.changes == 2, "the GPU that is whole again is told, though another could not be"
 
 
 def test_a_driver_that_does_not_answer_prepares_nothing(driver, node):
