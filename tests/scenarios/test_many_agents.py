@@ -11,8 +11,8 @@ from given import Plane, inventory
 HELLO = agents.Hello("boot-1", "0.1.0")
 
 
-def opening(node_id: str, known: bool = True) -> Opening:
-    return Opening(node_id, "gw_1", HELLO, lambda key: known)
+def opening(node_id: str, known: bool = True, hello: agents.Hello = HELLO) -> Opening:
+    return Opening(node_id, "gw_1", hello, lambda key: known)
 
 
 def state(plane: Plane, node_id: str) -> node.State:
@@ -49,6 +49,42 @@ def test_a_stranger_among_agents_stops_nobody_and_learns_nothing(plane: Plane) -
     assert isinstance(nobody.fault, errors.NotFound)
     assert right.fault is None
     assert state(plane, node_id).session == right.session
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [agents.Hello("boot-1", "0.1.0", shows=lambda: 10**400), agents.Hello("boot-\ud800", "0.1.0")],
+    ids=["that cannot be decided on", "that cannot be recorded"],
+)
+def test_a_hello_fails_alone(plane: Plane, odd: agents.Hello) -> None:
+    _, nodes = plane.fleet(nodes=3)
+    asked = [opening(nodes[0]), opening(nodes[1], hello=odd), opening(nodes[2])]
+    opened = agent_batches.open_sessions(plane.store, asked, no_ids)
+    assert [one.fault is None for one in opened] == [True, False, True]
+    assert [state(plane, one).session for one in nodes] == [2, 1, 2]
+
+
+def test_a_status_that_cannot_be_decided_on_fails_alone(plane: Plane) -> None:
+    pool_id, nodes = plane.fleet(nodes=2)
+    made = plane.acme.reserve(pool_id, nodes=2, devices=[{"class": "gpu", "count": 1}]).json()
+    plane.until(plane.acme, made["id"], "binding")
+    good, odd = (report(plane, one) for one in nodes)
+    odd = Report(odd.node_id, odd.session, odd.observed, None)  # type: ignore[arg-type]
+    right, wrong = agent_batches.report_statuses(plane.store, [good, odd])
+    assert right is None
+    assert isinstance(wrong, TypeError | AttributeError)
+    assert state(plane, nodes[0]).observed_generation == good.observed
+
+
+def test_an_inventory_that_cannot_be_decided_on_fails_alone(plane: Plane) -> None:
+    _, nodes = plane.fleet(nodes=2)
+    good, odd = (
+        agent_batches.Inventory(one, 1, NodeInventory.convert(inventory(index=90 + n))) for n, one in enumerate(nodes)
+    )
+    odd = agent_batches.Inventory(odd.node_id, 1, None)  # type: ignore[arg-type]
+    wrong, right = agent_batches.report_inventories(plane.store, [odd, good])
+    assert right is None
+    assert isinstance(wrong, TypeError | AttributeError)
 
 
 def test_two_agents_of_one_node_that_come_together_get_two_sessions(plane: Plane) -> None:
