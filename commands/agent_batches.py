@@ -15,7 +15,7 @@ from commands.acting import following
 from commands.gathering import Gathered
 from commands.ports import Loaded, Store
 from domain import errors, fingerprint, node, pool, reservation, schedulability
-from domain.event import Append, Change, Meta
+from domain.event import Append, Change, Meta, Seen
 from domain.ids import Mint
 from domain.inventory import NodeInventory
 from domain.node_spec import Status
@@ -105,12 +105,12 @@ def _meta(one: Opening | Inventory | Report, state: node.State) -> Meta:
     return Meta(f"agent:{one.node_id}", state.admission_id)
 
 
-def _append(store: Store, changes: Sequence[Change]) -> Fault:
+def _append(store: Store, changes: Sequence[Change], seen: Sequence[Seen] = ()) -> Fault:
     """What went wrong, for each to hear whose change it was."""
     if not changes:
         return None
     try:
-        store.append(Append(tuple(changes), TOGETHER))
+        store.append(Append(tuple(changes), TOGETHER, seen=tuple(seen)))
     except Exception as fault:
         return fault
     return None
@@ -191,7 +191,7 @@ def report_statuses(store: Store, reports: Sequence[Report]) -> list[Fault]:
         with _alone_if_it_fails(store):
             gathered.take(one, booked.get(one.node_id, []))
             taken.add(one.node_id)
-    together = _append(store, gathered.changes())
+    together = _append(store, gathered.changes(), gathered.seen())
     for at, one in enumerate(reports):
         if faults[at] is not None:
             continue
@@ -275,6 +275,12 @@ class _Gathering:
         return self._nodes + [
             replace(change, meta=self._about(change.stream)) for change in self._reservations.changes() if change.events
         ]
+
+    def seen(self) -> list[Seen]:
+        """The nodes that bring no event of their own: what they said of reservations counts in their session alone."""
+        own = {change.stream for change in self._nodes}
+        said = {node_id for nodes in self._by.values() for node_id in nodes}
+        return [Seen(node_id, self._found[node_id].version) for node_id in sorted(said - own)]
 
     def _about(self, reservation_id: str) -> Meta:
         """Whoever was admitted to reserve brought it about; who reported it is named where it was one node."""
