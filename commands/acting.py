@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from commands.ports import Loaded, NodeClosed, QueueAhead, Race, Store
-from domain.event import Append, Change, Fence, Meta
+from domain.event import Append, Change, Fence, Meta, Seen
 
 ATTEMPTS: Final = 6
 
-Decide = Callable[[], Sequence[Change]]
+Decide = Callable[[], Sequence[Change | Seen]]
 
 
 def following(actor: str, admission: str | None, cause: Loaded) -> Meta:
@@ -23,11 +23,12 @@ def act(store: Store, meta: Meta, decide: Decide, fence: Fence | None = None) ->
     raised at once: deciding the same again would not help.
     """
     for attempt in range(ATTEMPTS):
-        changes = tuple(change for change in decide() if change.events)
+        decided = decide()
+        changes = tuple(one for one in decided if isinstance(one, Change) and one.events)
         if not changes:
             return None
         try:
-            return store.append(Append(changes, meta, fence))
+            return store.append(Append(changes, meta, fence, tuple(one for one in decided if isinstance(one, Seen))))
         except (NodeClosed, QueueAhead):
             raise
         except Race:

@@ -1,10 +1,11 @@
 """What many agents bring about at once, recorded many to an append: a fleet that comes back, a gang that binds.
 
 Each of these takes the common case of all it is given in a handful of queries and one append. What is not the common
-case, and all when another append came between, goes one by one the way of `commands.agents`.
+case, and all when the append was refused, goes one by one the way of `commands.agents`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -12,9 +13,9 @@ from msgspec.structs import replace
 from commands import agents, hardware, health, reconciling, teardown, twins
 from commands.acting import following
 from commands.gathering import Gathered
-from commands.ports import Loaded, Race, Store
+from commands.ports import Loaded, Store
 from domain import errors, fingerprint, node, pool, reservation, schedulability
-from domain.event import Append, Change, Meta
+from domain.event import Append, Change, Meta, Seen
 from domain.ids import Mint
 from domain.inventory import NodeInventory
 from domain.node_spec import Status
@@ -67,13 +68,14 @@ def open_sessions(store: Store, asked: Sequence[Opening], new_id: Mint) -> list[
             continue
         answers.append(Opened(state.session + 1))
         if not state.commands and one.node_id not in changes:
-            changes[one.node_id] = _opening(one, loaded, now)
+            with _alone_if_it_fails(store):
+                changes[one.node_id] = _opening(one, loaded, now)
     together = _append(store, list(changes.values()))
     done = set()
     for at, (one, answer) in enumerate(zip(asked, answers, strict=True)):
         if answer.fault is not None:
             continue
-        if one.node_id in changes and one.node_id not in done and not isinstance(together, Race):
+        if one.node_id in changes and one.node_id not in done and _for_all(together):
             answers[at] = replace(answer, fault=together)
             done.add(one.node_id)
         else:
@@ -103,15 +105,29 @@ def _meta(one: Opening | Inventory | Report, state: node.State) -> Meta:
     return Meta(f"agent:{one.node_id}", state.admission_id)
 
 
-def _append(store: Store, changes: Sequence[Change]) -> Fault:
+def _append(store: Store, changes: Sequence[Change], seen: Sequence[Seen] = ()) -> Fault:
     """What went wrong, for each to hear whose change it was."""
     if not changes:
         return None
     try:
-        store.append(Append(tuple(changes), TOGETHER))
+        store.append(Append(tuple(changes), TOGETHER, seen=tuple(seen)))
     except Exception as fault:
         return fault
     return None
+
+
+def _for_all(fault: Fault) -> bool:
+    """Whether this end of the joint append is each one's answer; another may be for what one of them said."""
+    return fault is None or isinstance(fault, errors.Unavailable)
+
+
+@contextmanager
+def _alone_if_it_fails(store: Store) -> Iterator[None]:
+    """Whoever cannot be taken with the others is tried alone, and hears of the fault there: nobody else does."""
+    try:
+        yield
+    except Exception:
+        store.now()  # an outage is everybody's answer: then this raises too
 
 
 def report_inventories(store: Store, reports: Sequence[Inventory]) -> list[Fault]:
@@ -121,24 +137,38 @@ def report_inventories(store: Store, reports: Sequence[Inventory]) -> list[Fault
     of: dict[str | None, pool.State] = {
         pool_id: loaded.state for pool_id, loaded in zip(pools, store.load_all(pools), strict=True)
     }
-    identifiers = [fingerprint.fingerprint(one.found).identifiers for one in reports]
-    crowded = store.crowded([each for known in identifiers for each in known])
+    same = _unchanged(store, reports, [loaded.state for loaded in found], of)
+    if same:
+        store.saw_inventory(*(reports[at].node_id for at in same))
+    return [
+        None
+        if at in same
+        else _tried(lambda one=one: agents.report_inventory(store, one.node_id, one.session, one.found))  # type: ignore[misc]
+        for at, one in enumerate(reports)
+    ]
+
+
+def _unchanged(
+    store: Store, reports: Sequence[Inventory], states: Sequence[node.State], of: Mapping[str | None, pool.State]
+) -> list[int]:
+    """Which of the reports bring no event."""
+    known: dict[int, Sequence[str]] = {}
+    for at, one in enumerate(reports):
+        with _alone_if_it_fails(store):
+            known[at] = fingerprint.fingerprint(one.found).identifiers
+    crowded = store.crowded([each for identifiers in known.values() for each in identifiers])
     now = store.now()
-    faults: list[Fault] = []
     same = []
-    for one, loaded, known in zip(reports, found, identifiers, strict=True):
-        state: node.State = loaded.state
-        alone = not crowded.intersection(known) and set(known) <= set(state.identifiers) and not twins.named(state)
-        if state.session == one.session and alone:
+    for at, identifiers in known.items():
+        one, state = reports[at], states[at]
+        alone = not crowded.intersection(identifiers) and set(identifiers) <= set(state.identifiers)
+        if state.session != one.session or not alone or twins.named(state):
+            continue
+        with _alone_if_it_fails(store):
             seen = hardware.snapshot(one.found, (), (), now)
             if not [*hardware.observe(state, seen, of.get(state.pool_id), (), now), *health.fresh(state, now)]:
-                same.append(one.node_id)
-                faults.append(None)
-                continue
-        faults.append(_tried(lambda one=one: agents.report_inventory(store, one.node_id, one.session, one.found)))  # type: ignore[misc]
-    if same:
-        store.saw_inventory(*same)
-    return faults
+                same.append(at)
+    return same
 
 
 def _tried(act: Callable[[], None]) -> Fault:
@@ -156,14 +186,17 @@ def report_statuses(store: Store, reports: Sequence[Report]) -> list[Fault]:
     faults = [_wrong(one, loaded.state) for one, loaded in zip(reports, found, strict=True)]
     right = {one.node_id: one for one, fault in zip(reports, faults, strict=True) if fault is None}
     gathered = _Gathering(store, dict(zip((one.node_id for one in reports), found, strict=True)))
+    taken = set()
     for one in right.values():
-        gathered.take(one, booked.get(one.node_id, []))
-    together = _append(store, gathered.changes())
+        with _alone_if_it_fails(store):
+            gathered.take(one, booked.get(one.node_id, []))
+            taken.add(one.node_id)
+    together = _append(store, gathered.changes(), gathered.seen())
     for at, one in enumerate(reports):
         if faults[at] is not None:
             continue
         faults[at] = together
-        alone = isinstance(together, Race) or right[one.node_id] is not one
+        alone = not _for_all(together) or right[one.node_id] is not one or one.node_id not in taken
         if alone or (together is None and one.node_id in gathered.blocked):
             faults[at] = _tried(
                 lambda one=one: agents.report_status(store, one.node_id, one.session, one.observed, one.items)  # type: ignore[misc]
@@ -242,6 +275,12 @@ class _Gathering:
         return self._nodes + [
             replace(change, meta=self._about(change.stream)) for change in self._reservations.changes() if change.events
         ]
+
+    def seen(self) -> list[Seen]:
+        """The nodes that bring no event of their own: what they said of reservations counts in their session alone."""
+        own = {change.stream for change in self._nodes}
+        said = {node_id for nodes in self._by.values() for node_id in nodes}
+        return [Seen(node_id, self._found[node_id].version) for node_id in sorted(said - own)]
 
     def _about(self, reservation_id: str) -> Meta:
         """Whoever was admitted to reserve brought it about; who reported it is named where it was one node."""

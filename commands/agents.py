@@ -11,7 +11,7 @@ from commands.acting import act, following
 from commands.gathering import Gathered
 from commands.ports import Store
 from domain import errors, fingerprint, node, reservation, schedulability
-from domain.event import Change, Meta
+from domain.event import Change, Meta, Seen
 from domain.ids import Mint
 from domain.inventory import NodeInventory
 from domain.node_spec import Status
@@ -160,14 +160,14 @@ def _observe(store: Store, node_id: str, session: int, observed: int, items: Map
 def _tear_down(
     store: Store, node_id: str, session: int, reservation_id: str, observed: int, items: Mapping[str, Status]
 ) -> None:
-    def decide() -> Sequence[Change]:
-        _current(store, node_id, session)
+    def decide() -> Sequence[Change | Seen]:
+        version, _ = _current(store, node_id, session)
         loaded = store.load(reservation_id)
         state: reservation.State = loaded.state
         if not torn_down_by(state, node_id, observed, items):
             return []
         change = teardown.torn_down(reservation_id, state, loaded.version, node_id, store.now())
-        return [change] if change else []
+        return [change, Seen(node_id, version)] if change else []
 
     act(store, _about(store, node_id, reservation_id), decide)
 
@@ -181,14 +181,14 @@ def torn_down_by(state: reservation.State, node_id: str, observed: int, items: M
 def _prepare(
     store: Store, node_id: str, session: int, reservation_id: str, observed: int, items: Mapping[str, Status]
 ) -> None:
-    def decide() -> list[Change]:
-        _current(store, node_id, session)
+    def decide() -> Sequence[Change | Seen]:
+        version, _ = _current(store, node_id, session)
         loaded = store.load(reservation_id)
         state: reservation.State = loaded.state
         if state.status != "binding" or observed < state.generations.get(node_id, 0):
             return []
         events = prepared(state, node_id, items, observed, store.now(), bool(store.blockers(reservation_id)))
-        return [Change(reservation_id, loaded.version, tuple(events))]
+        return [Change(reservation_id, loaded.version, tuple(events)), Seen(node_id, version)]
 
     act(store, _about(store, node_id, reservation_id), decide)
 

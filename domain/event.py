@@ -57,6 +57,13 @@ class Change(Struct, frozen=True):
     meta: Meta | None = None
 
 
+class Seen(Struct, frozen=True):
+    """A node that a decision counted on and did not change: the append races with whatever came after `version`."""
+
+    stream: str
+    version: int
+
+
 class Fence(Struct, frozen=True):
     """Ownership under which a controller writes: refused once a newer epoch exists (domain.md §5)."""
 
@@ -70,6 +77,7 @@ class Append(Struct, frozen=True):
     changes: tuple[Change, ...]
     meta: Meta
     fence: Fence | None = None
+    seen: tuple[Seen, ...] = ()
 
 
 def tag(event: Event | type[Event]) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
+from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
@@ -74,11 +75,16 @@ class Async(Struct, frozen=True):
 Projection = Inline | Async
 
 
-def plan(projections: Iterable[Inline], events: Sequence[Recorded]) -> list[Statement]:
-    """The statements of an append in the order of their phases, each lock once in its strongest mode."""
+def plan(
+    projections: Iterable[Inline], events: Sequence[Recorded], beside: Iterable[Statement] = ()
+) -> list[Statement]:
+    """The statements of an append in the order of their phases, each lock once in its strongest mode.
+
+    `beside` are those that follow from none of its events.
+    """
     locks: dict[tuple[Phase, str], Statement] = {}
     ordered: list[Statement] = []
-    for statement in (s for p in projections for event in events for s in p.fold(event)):
+    for statement in chain((s for p in projections for event in events for s in p.fold(event)), beside):
         if not statement.rank:
             ordered.append(statement)
             continue

@@ -40,7 +40,8 @@ MAX_SESSIONS: Final = 16_000
 MAX_HANDSHAKES: Final = MAX_SESSIONS
 """To turn an agent away costs as much as to let it in: whoever knocks may wait, as long as agents do."""
 CROWD: Final = 64
-"""So many handshakes at once are a fleet that comes back: nobody is judged for not being here yet."""
+CROWD_SECONDS: Final = protocol.TTL_SECONDS / 4
+"""More nodes that came with their keys in so short a time are a fleet: nobody is judged for not being here yet."""
 HELLO_SECONDS: Final = 10.0
 STOP_SECONDS: Final = 1.0
 _SWEEP_SECONDS: Final = 1.0
@@ -92,6 +93,7 @@ class Gateway:
         self._unrecorded = asyncio.Event()
         self._handshakes = 0
         self._turned_away = False
+        self._came: dict[str, float] = {}
         self._sessions = 0
         self._closing = False
         self._idle = asyncio.Event()
@@ -172,11 +174,17 @@ class Gateway:
         """End the sessions whose lease has run out; let those look again whose commands wait for their time."""
         for peer in self._leases.peers():
             peer.tick()
-        crowded, self._turned_away = self._turned_away or self._handshakes > CROWD, False
-        for lease in self._leases.lapsed(crowded):
+        for lease in self._leases.lapsed(self._crowded()):
             self._end(lease, "unreachable")
             if lease.peer is not None:
                 lease.peer.end(Close(protocol.TOO_SLOW, f"silent for {protocol.TTL_SECONDS} s"))
+
+    def _crowded(self) -> bool:
+        """Whether agents may be kept out by each other or by us. Connections that showed no key count for nothing."""
+        since = self._clock() - CROWD_SECONDS
+        self._came = {node_id: at for node_id, at in self._came.items() if at > since}
+        turned_away, self._turned_away = self._turned_away, False
+        return turned_away or len(self._came) > CROWD
 
     async def _sweep_for_ever(self) -> None:
         while True:
@@ -231,7 +239,6 @@ class Gateway:
 
     async def _serve(self, socket: WebSocket[Any, Any, Any]) -> None:
         if self._closing or self._handshakes >= MAX_HANDSHAKES or self._sessions >= MAX_SESSIONS:
-            self._turned_away = True
             await close(socket, _BUSY)
             return
         self._handshakes += 1
@@ -282,6 +289,8 @@ class Gateway:
         opened = await self._intake.open(
             agent_batches.Opening(node_id, gateway, said, lambda key: protocol.verify(key, challenge, hello))
         )
+        if opened.session:
+            self._came[node_id] = self._clock()
         if opened.fault is not None:
             # It may have been recorded all the same: then nobody would ever end it.
             if isinstance(opened.fault, OUTAGE) and self._leases.peer(node_id) is None:

@@ -6,18 +6,25 @@ has; so a lease lost with the process costs its node one fresh TTL to come back,
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 P = TypeVar("P")
+
+MOST_PUT_OFF: Final = 3
+"""TTLs by which a lease lasts longer at most because a crowd is in its node's way."""
 
 
 @dataclass(eq=False)
 class Lease(Generic[P]):
-    """`deadline` in seconds of the clock; without a `peer` the connection is gone and only time is left."""
+    """`deadline` in seconds of the clock, `last` the latest to which a crowd can put it off.
+
+    Without a `peer` the connection is gone and only time is left.
+    """
 
     node_id: str
     epoch: int
     deadline: float
+    last: float
     peer: P | None
 
 
@@ -38,12 +45,14 @@ class Leases(Generic[P]):
         older = self._held.get(node_id)
         if older is not None and older.epoch >= epoch:
             return None, None
-        lease = Lease(node_id, epoch, self._clock() + self._ttl, peer)
+        lease = Lease(node_id, epoch, 0.0, 0.0, peer)
+        self.renew(lease)
         self._held[node_id] = lease
         return lease, older.peer if older else None
 
     def renew(self, lease: Lease[P]) -> None:
         lease.deadline = self._clock() + self._ttl
+        lease.last = lease.deadline + MOST_PUT_OFF * self._ttl
 
     def drop(self, lease: Lease[P]) -> bool:
         """End the lease now; says whether it was still the node's."""
@@ -62,8 +71,8 @@ class Leases(Generic[P]):
     def lapsed(self, crowded: bool = False) -> list[Lease[P]]:
         """Take out and return the leases whose time is over.
 
-        `crowded` says that agents were turned away: then those that are not here may be among them, and their time
-        starts over.
+        `crowded` says that agents are in each other's way: then those that are not here may be among them, and their
+        time starts over, up to a bound.
 
         A look that comes later than a quarter TTL after the last starts all of them over: it was this process
         that stood still, and what its agents said in that time is unread (domain.md §5).
@@ -73,12 +82,12 @@ class Leases(Generic[P]):
         self._swept = now
         if late:
             for lease in self._held.values():
-                lease.deadline = now + self._ttl
+                self.renew(lease)
             return []
         if crowded:
             for lease in self._held.values():
                 if lease.peer is None:
-                    lease.deadline = now + self._ttl
+                    lease.deadline = min(now + self._ttl, lease.last)
         over = [lease for lease in self._held.values() if now >= lease.deadline]
         for lease in over:
             del self._held[lease.node_id]

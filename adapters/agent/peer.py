@@ -302,7 +302,11 @@ class Peer:
         if self._jumped:
             self._jumped = False
             shows = self._clock.shows
-            await self._blocking(lambda: health.report_clock(self._store, self.node_id, self.epoch, shows))
+            try:
+                await self._blocking(lambda: health.report_clock(self._store, self.node_id, self.epoch, shows))
+            except OUTAGE:
+                self._jumped = True
+                raise
 
     async def _take_answers(self) -> None:
         """In the order in which they came; what an outage left is taken again."""

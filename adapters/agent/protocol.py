@@ -36,6 +36,7 @@ SUPERSEDED: Final = 4409
 
 Outcome = Literal["succeeded", "failed", "expired"]
 _Word = Annotated[str, Meta(min_length=1, max_length=128)]
+_Clock = Annotated[int, Meta(ge=0, lt=1 << 53)]
 
 
 class Hello(Struct, frozen=True, rename="camel", tag="hello"):
@@ -44,14 +45,14 @@ class Hello(Struct, frozen=True, rename="camel", tag="hello"):
     node_id: _Word
     boot_id: _Word
     agent_version: _Word
-    clock: int
+    clock: _Clock
     signature: _Word
 
 
 class Heartbeat(Struct, frozen=True, tag="heartbeat", omit_defaults=True):
     """Says that the agent lives, as every other message does too, and what its clock shows (epoch ms)."""
 
-    clock: int | None = None
+    clock: _Clock | None = None
 
 
 class Inventory(Struct, frozen=True, tag="inventory"):

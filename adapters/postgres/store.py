@@ -19,6 +19,7 @@ from commands.ports import Loaded, Race
 from domain import registry
 from domain.event import Append, Change, Recorded
 from projections.projection import Inline, plan
+from projections.seen import unmoved
 
 _REMEMBERED = 20_000
 _NEVER_SENT = (psycopg_pool.PoolTimeout, psycopg_pool.TooManyRequests, psycopg_pool.PoolClosed)
@@ -119,7 +120,7 @@ class EventStore(CatalogReader):
         except psycopg.Error as unread:
             translate(unread)
         recorded = envelope.seal(append, after, self._new_id)
-        statements = plan(self._inline, recorded)
+        statements = plan(self._inline, recorded, unmoved(append.seen))
         stored = [self._mapper.to_stored_event(one) for one in recorded]
         try:
             positions = self._recorder.insert_events(stored, statements=statements, fence=append.fence)

@@ -53,6 +53,8 @@ class FakeStore:
         for change in append.changes:
             if len(self.streams.get(change.stream, [])) != change.expected:
                 raise Race
+        if any(len(self.streams.get(one.stream, [])) != one.version for one in append.seen):
+            raise Race
         for change in append.changes:
             self.streams.setdefault(change.stream, []).extend(change.events)
         return 1

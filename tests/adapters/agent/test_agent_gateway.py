@@ -1,6 +1,7 @@
 """What a gateway does with agents, good and bad, over a real socket (api.md §4)."""
 
 import asyncio
+import contextlib
 import json
 
 import pytest
@@ -304,6 +305,82 @@ async def test_adopted_nodes_have_one_ttl_to_come_back():
             await made.gateway.record()
             assert store.connectivity(other) == ["connected", "unreachable"]
             assert store.connectivity(NODE) == ["connected", "connected"]
+
+
+FLEET = {f"node_{n:026}": KEY for n in range(4)}
+
+
+@contextlib.asynccontextmanager
+async def gone(store):
+    """A gateway that has adopted the fleet's first node, which is not here; two others at once are a crowd."""
+    agents.open_session(store, NODE)
+    async with plane(store) as made:
+        made.gateway.adopt({NODE: 1})
+        await until(lambda: len(made.gateway._leases) == 1)
+        made.gateway.sweep()
+        yield made
+
+
+async def judged_after(made, seconds):
+    made.pass_time(seconds)
+    await made.gateway.record()
+    return made.store.connectivity()[-1] == "unreachable"
+
+
+@scenario
+async def test_strangers_at_the_door_put_off_no_judgement(monkeypatch):
+    monkeypatch.setattr(gateway, "CROWD", 1)
+    async with gone(FakeStore(**FLEET)) as made, dialled(made), dialled(made), dialled(made):
+        for node_id in list(FLEET)[1:]:
+            async with dialled(made) as stranger:
+                await stranger.say(hello(await stranger.hear(), Ed25519PrivateKey.generate(), node_id))
+                assert (await stranger.closed())[0] == protocol.UNAUTHENTICATED
+        await until(lambda: made.gateway._handshakes == 3)
+        assert await judged_after(made, 40)
+
+
+@scenario
+async def test_connections_without_a_hello_that_fill_the_door_put_off_no_judgement(monkeypatch):
+    monkeypatch.setattr(gateway, "MAX_HANDSHAKES", 1)
+    async with gone(FakeStore(**FLEET)) as made, dialled(made), dialled(made) as second:
+        made.pass_time(20)
+        assert (await second.closed())[0] == protocol.TRY_LATER
+        assert await judged_after(made, 20)
+
+
+@scenario
+async def test_who_is_not_here_yet_is_not_judged_while_a_fleet_comes_back(monkeypatch):
+    monkeypatch.setattr(gateway, "CROWD", 1)
+    one, other = list(FLEET)[1:3]
+    async with gone(FakeStore(**FLEET)) as made:
+        made.pass_time(35)
+        async with opened(made, node_id=one), opened(made, node_id=other):
+            assert not await judged_after(made, 48)
+            assert await judged_after(made, 2)
+
+
+@scenario
+async def test_one_node_that_comes_again_and_again_is_no_crowd(monkeypatch):
+    monkeypatch.setattr(gateway, "CROWD", 1)
+    async with gone(FakeStore(**FLEET)) as made:
+        made.pass_time(35)
+        for _ in range(3):
+            async with opened(made, node_id=list(FLEET)[1]):
+                pass
+        assert await judged_after(made, 5)
+
+
+@scenario
+async def test_who_is_turned_away_by_an_outage_is_not_judged_for_it():
+    async with gone(FakeStore(**FLEET)) as made, dialled(made) as peer:
+        challenge = await peer.hear()
+        made.pass_time(35)
+        made.store.down = True
+        await peer.say(hello(challenge))
+        assert (await peer.closed())[0] == protocol.TRY_LATER
+        made.store.down = False
+        assert not await judged_after(made, 39)
+        assert await judged_after(made, 2)
 
 
 @scenario

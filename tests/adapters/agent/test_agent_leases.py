@@ -12,12 +12,12 @@ def leases():
     return clock, made
 
 
-def tick(clock, made, seconds):
+def tick(clock, made, seconds, crowded=False):
     """Look once a second, as the gateway does; the leases that lapsed."""
     over = []
     for _ in range(seconds):
         clock.seconds += 1
-        over += [lease.node_id for lease in made.lapsed()]
+        over += [lease.node_id for lease in made.lapsed(crowded)]
     return over
 
 
@@ -72,3 +72,10 @@ def test_whoever_is_not_here_is_not_judged_while_agents_are_turned_away():
     assert made.lapsed(crowded=True) == []
     assert tick(clock, made, 39) == ["silent"]
     assert tick(clock, made, 1) == ["gone"]
+
+
+def test_a_crowd_that_never_ends_puts_off_a_lease_by_three_ttl_at_most():
+    clock, made = leases()
+    made.grant("gone", 1, None)
+    assert tick(clock, made, 159, crowded=True) == []
+    assert tick(clock, made, 1, crowded=True) == ["gone"]

@@ -139,3 +139,14 @@ async def test_a_clock_that_jumps_is_told_and_what_a_heartbeat_takes_is_not() ->
         await until(lambda: [one.type for one in store.state().conditions] == ["ClockSkew"])
         await peer.say(protocol.Heartbeat(clock=900))
         await until(lambda: not store.state().conditions)
+
+
+@scenario
+async def test_a_clock_that_jumps_during_an_outage_of_the_store_is_told_after_it() -> None:
+    store = FakeStore()
+    async with plane(store) as made, opened(made) as peer:
+        store.down = True
+        await peer.say(protocol.Heartbeat(clock=100_000))
+        await until(lambda: store.failed)
+        store.down = False
+        await until(lambda: [one.type for one in store.state().conditions] == ["ClockSkew"])

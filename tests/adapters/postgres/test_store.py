@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
@@ -12,7 +13,7 @@ from adapters.postgres.store import EventStore
 from commands.ports import NodeClosed, QueueAhead, Race
 from domain import errors, node, offering, reservation
 from domain import pool as pools
-from domain.event import Append, Change, Fence
+from domain.event import Append, Change, Fence, Seen
 from facts import META, T0, Facts, at_once, differences, facts, new_id
 from projections import table
 from wire import wire
@@ -183,6 +184,28 @@ class TestGates:
                 ]
             )
             assert sum(isinstance(answer, Exception) for answer in answers) == 1
+
+    def test_what_counted_on_a_node_comes_before_what_moves_it_on_or_not_at_all(self, given: Facts) -> None:
+        pool_id = given.pool()
+        for session in range(1, 13):
+            node_id, _ = given.node(pool_id, 1)
+            version = given.store.load(node_id).version
+            counting = Append(
+                (Change(new_id("rsv"), 0, (given.drafted(pool_id),)),), META, None, (Seen(node_id, version),)
+            )
+            opening = node.ConnectivityChanged("connected", session, 1)
+            opened, counted = at_once(
+                [
+                    lambda node_id=node_id, event=opening: given.append(node_id, event),
+                    lambda append=counting: given.store.append(append),
+                ]
+            )
+            assert isinstance(opened, int)
+            assert isinstance(counted, Race) or counted < opened
+            with pytest.raises(Race):
+                given.store.append(
+                    msgspec.structs.replace(counting, changes=(Change(new_id("rsv"), 0, (given.drafted(pool_id),)),))
+                )
 
     def test_nobody_passes_an_admitted_claim_that_waits(self, given: Facts) -> None:
         pool_id = given.pool()

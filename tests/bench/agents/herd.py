@@ -15,7 +15,7 @@ from typing import Any
 import uvloop
 
 from adapters.agent.session import AgentSession, Identity
-from adapters.agent.simulate import MemoryRuntime
+from adapters.agent.simulated import Machine, Member
 from domain.inventory import NodeInventory
 from tests.bench.agents import nodes, wire
 from tests.bench.agents.tally import Tally
@@ -109,7 +109,7 @@ def _session(where: tuple[str, int], number: int, node_id: str) -> AgentSession:
     return AgentSession(
         "http://{}:{}".format(*where),
         Identity(node_id, nodes.key(number)),
-        MemoryRuntime(0.0),
+        Machine(Member(name=node_id, join_token="", inventory=nodes.found(number)), 0.0),
         lambda: document,
         boot_id=str(uuid.uuid4()),
     )
