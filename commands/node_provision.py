@@ -139,7 +139,7 @@ def _lay_down(node_id: str, gathered: Gathered, unit: Unit) -> None:
     here = gathered.load(node_id)
     dropped, events = node_commands.drop_all(unit.ports.store, here.state, "NodeRetired", unit.now)
     gathered.add([*dropped, Change(node_id, here.version, tuple(events))])
-    gathered.add(twins.left_behind(unit.ports.store, node_id, here.state, unit.now))
+    gathered.add(twins.left_behind(unit.ports.store, gathered, node_id, here.state, unit.now))
 
 
 OPERATIONS = (

@@ -8,11 +8,11 @@ import msgspec
 
 from commands import node_commands
 from commands.acting import act, following
-from commands.gathering import Gathered
+from commands.gathering import Gathered, Loads
 from commands.node_command_ends import finish
 from commands.ports import Store
 from domain import errors, ids, node, node_command
-from domain.event import Change, Fence, Meta
+from domain.event import Change, Fence, Meta, Seen
 
 log = logging.getLogger(__name__)
 Outcome = Literal["succeeded", "failed", "expired"]
@@ -26,11 +26,11 @@ def _about(store: Store, node_id: str, command_id: str) -> Meta:
     return following(f"agent:{node_id}", issued, cause)
 
 
-def _current(store: Store, node_id: str, session: int) -> node.State:
-    state: node.State = store.load(node_id).state
-    if state.session != session:
+def _current(loads: Loads, node_id: str, session: int) -> tuple[node.State, Seen]:
+    loaded = loads.load(node_id)
+    if loaded.state.session != session:
         raise errors.Fenced(f"session {session} of {node_id} was superseded")
-    return state
+    return loaded.state, Seen(node_id, loaded.version)
 
 
 def _known(store: Store, node_id: str, command_id: str) -> tuple[int, node_command.State]:
@@ -47,13 +47,13 @@ def deliver(store: Store, node_id: str, session: int, command_id: str) -> bool:
     Says whether it is: it may have been called off meanwhile, or would interrupt what has come to run there.
     """
 
-    def decide() -> list[Change]:
-        state = _current(store, node_id, session)
+    def decide() -> list[Change | Seen]:
+        state, seen = _current(store, node_id, session)
         version, of = _known(store, node_id, command_id)
         if of.status != "queued" or (node_commands.interrupts(of) and store.booked(node_id)):
             return []
         delivered = node_command.Delivered(session, store.now(), state.boot_id)
-        return [Change(command_id, version, (delivered,))]
+        return [Change(command_id, version, (delivered,)), seen]
 
     act(store, _about(store, node_id, command_id), decide)
     return bool(store.load(command_id).state.status == "delivered")
@@ -62,12 +62,12 @@ def deliver(store: Store, node_id: str, session: int, command_id: str) -> bool:
 def acknowledge(store: Store, node_id: str, session: int, command_id: str) -> None:
     """The node has it in its journal; saying so again changes nothing."""
 
-    def decide() -> list[Change]:
-        _current(store, node_id, session)
+    def decide() -> list[Change | Seen]:
+        _, seen = _current(store, node_id, session)
         version, of = _known(store, node_id, command_id)
         if of.status != "delivered" or of.acknowledged_at is not None:
             return []
-        return [Change(command_id, version, (node_command.Acknowledged(session, store.now()),))]
+        return [Change(command_id, version, (node_command.Acknowledged(session, store.now()),)), seen]
 
     act(store, _about(store, node_id, command_id), decide)
 
@@ -88,12 +88,12 @@ def take_result(
     """
 
     def decide() -> tuple[Change, ...]:
-        _current(store, node_id, session)
+        gathered = Gathered(store)
+        _current(gathered, node_id, session)
         _, of = _known(store, node_id, command_id)
         if of.status != "delivered" or (of.flags.rejoin and outcome == "succeeded"):
             return ()
         ended = answered(outcome, reason, result, store.now())
-        gathered = Gathered(store)
         finish(store, gathered, command_id, ended, new_id, store.now())
         return gathered.changes()
 

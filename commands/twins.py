@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from msgspec import Struct
 
 from commands import hardware
+from commands.gathering import Loads
 from commands.ports import Store
 from domain import node, schedulability
 from domain.event import Change, Meta
@@ -86,7 +87,14 @@ def _message(state: node.State) -> list[str]:
     return [part for c in state.conditions if c.type == DUPLICATE for part in c.message.split(", ")]
 
 
-def beside(store: Store, node_id: str, before: Sequence[str], after: Sequence[str], now: int) -> list[Change]:
+def beside(
+    store: Store,
+    node_id: str,
+    before: Sequence[str],
+    after: Sequence[str],
+    now: int,
+    loads: Loads | None = None,
+) -> list[Change]:
     """The nodes that share with this one, looked at again: it held `before`, and holds `after` from this append on.
 
     What is shared leaves their fingerprints, what is theirs alone again comes back, and so does their schedulability.
@@ -94,7 +102,7 @@ def beside(store: Store, node_id: str, before: Sequence[str], after: Sequence[st
     """
     changes = []
     for other in of(store, node_id, "", [*{*before, *after}]).nodes:
-        loaded = store.load(other)
+        loaded = (loads or store).load(other)
         state: node.State = loaded.state
         holders = {
             i: {*nodes, node_id} if i in after else {*nodes} - {node_id}
@@ -119,6 +127,6 @@ def _again(state: node.State, twins: Twins, now: int) -> list[node.Events]:
     return events + mark(state, left, twins.strangers, now)
 
 
-def left_behind(store: Store, node_id: str, state: node.State, now: int) -> list[Change]:
-    """What a retirement gives back to the nodes that shared identifiers with this one."""
-    return beside(store, node_id, state.identifiers, (), now)
+def left_behind(store: Store, loads: Loads, node_id: str, state: node.State, now: int) -> list[Change]:
+    """What a retirement gives back to the nodes that shared identifiers with this one, as `loads` shows them."""
+    return beside(store, node_id, state.identifiers, (), now, loads)

@@ -42,7 +42,6 @@ def test_what_has_a_past_is_declared_and_says_what_it_refuses() -> None:
         "joinTokens.list",
         "nodes.list",
         "devices.list",
-        "commands.list",
     ]
     gets = ["sites.get", "pools.get", "nodes.get", "nodes.inventory", "nodes.spec", "nodes.devices"]
     assert sorted([*lists, *gets, "reservations.list", "reservations.get", "commands.list", "commands.get"]) == PAST

@@ -206,3 +206,25 @@ def test_reports_beyond_a_few_wait_their_time() -> None:
     assert (allowance.take(), allowance.take()) == (True, False)
     clock[0] = 10_000.0
     assert [allowance.take() for _ in range(11)] == [True] * 10 + [False]
+
+
+def test_a_twin_in_the_same_gang_does_not_stand_in_the_way_of_a_forced_retirement(plane: Plane) -> None:
+    site_id = plane.site()
+    pool_id = plane.pool(site_id)
+    plane.offer(pool_id, gpu=99)
+    found = [inventory(index=n) for n in (95, 96)]
+    found[1]["system"]["productUuid"] = found[0]["system"]["productUuid"]
+    first = plane.node(site_id, pool_id, "n1", found=found[0])
+    second = plane.join(site_id, "n2", found[1])
+    plane.root.ok("POST", f"/v1/nodes/{second}/settle", {"reason": "looked at both"})
+    plane.root.ok("POST", f"/v1/nodes/{second}/assign", {"poolId": pool_id})
+    plane.root.ok("POST", f"/v1/nodes/{second}/adopt", {})
+    plane.connect(second)
+    plane.settle()
+    gang = plane.acme.reserve(pool_id, nodes=2, devices=[{"class": "gpu", "count": 8}]).json()["id"]
+    plane.activate(plane.acme, gang)
+    assert plane.store.load(first).state.fingerprint != plane.store.load(second).state.fingerprint
+    gone = plane.root.ok("POST", f"/v1/nodes/{first}/retire", {"force": True})
+    assert gone["provisionState"] == "retired"
+    assert plane.acme.ok("GET", f"/v1/reservations/{gang}")["state"] == "failed"
+    assert plane.store.load(second).state.allocations == ()
