@@ -1,8 +1,10 @@
 """Tables fit the terminal, and nothing in them steers it."""
 
 import pytest
+from msgspec import inspect
 
 from adapters.cli import tables
+from adapters.registry import OPERATIONS
 
 NODES = [
     {"id": "node_1", "name": "a", "gpus": 8, "pool": {"name": "train"}, "createdAt": 1764436216000},
@@ -120,3 +122,14 @@ def test_a_problem_says_its_sentence_once(detail):
 
 def test_a_problem_without_a_code_is_named_by_its_status():
     assert tables.problem({"title": "Bad Gateway"}, 502) == "HTTP_502: Bad Gateway"
+
+
+def test_every_field_that_is_declared_in_epoch_ms_is_typed_and_shown_as_an_instant():
+    declared = {
+        f"{operation.name}.{field.encode_name}"
+        for operation in OPERATIONS.values()
+        for field in inspect.type_info(operation.request).fields
+        if "epoch ms" in str(field.type) and field.encode_name != "asOf" and "position" not in str(field.type)
+    }
+    assert {"nodes.drain.deadline", "commands.issue.notBefore"} <= declared
+    assert {name for name in declared if not tables.is_instant(name)} == set()
