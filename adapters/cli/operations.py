@@ -15,7 +15,7 @@ import click
 
 from adapters.cli import client, fields, tables
 from adapters.cli.main import kebab
-from domain import reservation
+from domain import node_command, reservation
 from domain.operation import Operation
 
 Registry = Mapping[str, Operation]
@@ -28,16 +28,27 @@ LONGEST_PAUSE_SECONDS: Final = 2.0
 
 
 class Wait(NamedTuple):
-    """What `--wait` asks again, the state that is success, and those after which nothing comes."""
+    """What `--wait` asks again, the state that is success, and those after which nothing comes.
+
+    `state` and `reason` are the fields that tell them.
+    """
 
     get: str
     good: str
     final: Collection[str]
+    state: str = "state"
+    reason: str = "stateReason"
 
 
 _RESERVATION: Final = Wait(get="reservations.get", good="active", final=reservation.FINAL)
-WAITS: Final = {"reservations.create": _RESERVATION, "reservations.get": _RESERVATION}
-"""Operations whose answer is not the end of it (domain.md §5)."""
+_COMMAND: Final = Wait("commands.get", "succeeded", node_command.FINAL, "status", "reason")
+WAITS: Final = {
+    "reservations.create": _RESERVATION,
+    "reservations.get": _RESERVATION,
+    "commands.issue": _COMMAND,
+    "commands.get": _COMMAND,
+}
+"""Operations whose answer is not the end of it (domain.md §5, §8)."""
 
 
 def verbs(registry: Registry, group: str) -> dict[str, Operation]:
@@ -85,8 +96,8 @@ def run(operation: Operation, registry: Registry, **values: Any) -> None:
     if own.get("wait"):
         body = wait(api, registry[WAITS[operation.name].get], WAITS[operation.name], body, own["timeout"])
     show(operation, body, as_json=own["json"], streamed=not client.is_json(answer.headers))
-    if own.get("wait") and body.get("state") != WAITS[operation.name].good:
-        raise client.Refused(f"the wait ended in {tables.cell('', body.get('state'))}")
+    if own.get("wait") and body.get(WAITS[operation.name].state) != WAITS[operation.name].good:
+        raise client.Refused(f"the wait ended in {tables.cell('', body.get(WAITS[operation.name].state))}")
 
 
 def assemble(operation: Operation, values: Mapping[str, Any], document: IO[str] | None) -> tuple[str, dict[str, Any]]:
@@ -121,9 +132,9 @@ def wait(api: client.Client, get: Operation, until: Wait, body: Any, timeout: fl
     identifier = str(body["id"])
     path = get.path.replace(f"{{{get.path_fields[0]}}}", quote(identifier, safe=""))
     while True:
-        if body["state"] != shown:
-            shown = body["state"]
-            reason = f" ({tables.cell('', body['stateReason'])})" if body.get("stateReason") else ""
+        if body[until.state] != shown:
+            shown = body[until.state]
+            reason = f" ({tables.cell('', body[until.reason])})" if body.get(until.reason) else ""
             click.echo(f"{tables.printable(identifier)}: {tables.cell('', shown)}{reason}", err=True)
         if shown == until.good or shown in until.final:
             return body

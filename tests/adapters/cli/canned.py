@@ -73,6 +73,8 @@ REGISTRY = table(
         declare("joinTokens.revokeAll", "PUT", "/v1/x/{kind}/{tenantId}", Offer),
         declare("reservations.create", "POST", "/v1/reservations", Place, key="required"),
         declare("reservations.get", "GET", "/v1/reservations/{id}", Get),
+        declare("commands.issue", "POST", "/v1/nodes/{id}/commands", Cordon, status=201),
+        declare("commands.get", "GET", "/v1/commands/{id}", Get),
         declare("audit.events", "GET", "/v1/audit/events", Listing),
         declare("audit.verify", "POST", "/v1/audit/verify", Request),
     )
@@ -139,7 +141,7 @@ def run(line: str | list[str], server: Server | None = None, token: str = "biam_
     """One command line against the server; without one, against a port where nobody listens."""
     words = line.split() if isinstance(line, str) else line
     environment = {"BETTER_COMPUTE_SERVER": server.address if server else "http://127.0.0.1:1"}
-    groups = {"nodes": "Machines.", "reservations": "Claims."}
+    groups = {"nodes": "Machines.", "commands": "Orders.", "reservations": "Claims."}
     root = main.Root(registry=lambda: REGISTRY, static={}, groups=groups)
     return CliRunner().invoke(root, words, env=environment | {"BETTER_COMPUTE_TOKEN": token}, **more)
 

@@ -61,3 +61,17 @@ def test_a_wait_in_vain_says_that_the_server_failed(server):
 def test_wait_ends_when_the_server_refuses(server):
     server.says(reservation("pending")).says(PROBLEM, status=404)
     assert run("reservations get res_1 --wait", server).exit_code == 1
+
+
+@pytest.mark.usefixtures("_hasty")
+def test_what_a_node_is_told_is_waited_for_as_well(server):
+    told = [{"id": "cmd_1", "status": status, "reason": None} for status in ("queued", "delivered")]
+    server.says(told[0], status=201).says(told[1]).says({"id": "cmd_1", "status": "failed", "reason": "NoSuchGpu"})
+    ran = run("commands issue node_1 --reason x --wait --timeout 5", server)
+    assert ran.exit_code == 1
+    assert ran.stderr.splitlines() == [
+        "cmd_1: queued",
+        "cmd_1: delivered",
+        "cmd_1: failed (NoSuchGpu)",
+        "the wait ended in failed",
+    ]
