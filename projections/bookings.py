@@ -29,6 +29,7 @@ CREATE INDEX device_bookings_reservation ON device_bookings (reservation_id);
 CREATE INDEX device_bookings_device ON device_bookings (device_id, lower(during));
 CREATE INDEX device_bookings_unproved ON device_bookings (device_id, lower(during)) WHERE ended AND NOT freed;
 CREATE INDEX device_bookings_node ON device_bookings (node_id);
+CREATE INDEX device_bookings_plans ON device_bookings (node_id) WHERE reservation_id IS NULL;
 CREATE INDEX device_bookings_pool ON device_bookings (pool_id, tenant_id);
 CREATE TABLE node_scalars (
     node_id text NOT NULL,
