@@ -1,8 +1,9 @@
 """A node: a server or provider machine, as independent axes, each answering one question (domain.md §3)."""
 
-from typing import Literal
+from typing import Literal, assert_never
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from domain import node_spec, provision
 from domain.device import Device
@@ -367,6 +368,157 @@ class State(Struct, frozen=True, rename="camel"):
     settled: tuple[str, ...] = ()
     reasons: dict[str, int] = {}
     gateway: str = ""
+
+
+def evolve(state: State, event: Events) -> State:
+    if isinstance(event, Identity):
+        return _identified(state, event)
+    if isinstance(event, Service):
+        return _served(state, event)
+    if isinstance(event, Desired):
+        return _desired(state, event)
+    return _found(state, event)
+
+
+def _identified(state: State, event: Identity) -> State:
+    match event:
+        case Joined():
+            return State(
+                name=event.name,
+                site_id=event.site_id,
+                owner_tenant_id=event.owner_tenant_id,
+                region=event.region,
+                role=event.role,
+                trust=event.trust,
+                public_key=event.public_key,
+                join_token_id=event.join_token_id,
+                admission_id=event.admission_id,
+                address=event.address,
+                labels=event.labels,
+                created_at=event.at,
+            )
+        case Enrolled():
+            return replace(state, provision_state="enrolling")
+        case Rekeyed():
+            return replace(state, public_key=event.public_key, join_token_id=event.join_token_id)
+        case Booted():
+            return replace(state, boot_id=event.boot_id, agent_version=event.agent_version)
+        case Inventoried():
+            return replace(
+                state,
+                inventory=event.inventory,
+                inventory_hash=event.hash,
+                inventory_at=event.at,
+                fingerprint=event.fingerprint,
+                fingerprint_trusted=event.trusted,
+                identifiers=event.identifiers,
+                gpu_model=event.gpu_model,
+                gpu_count=event.gpu_count,
+                expected_gpus=max(state.expected_gpus, event.gpu_count),
+            )
+        case DuplicateSettled(nodes=nodes):
+            return replace(state, settled=tuple(sorted({*state.settled, *nodes})))
+        case ConnectivityChanged():
+            return _connected(state, event)
+        case _:
+            assert_never(event)
+
+
+def _connected(state: State, event: ConnectivityChanged) -> State:
+    """A machine that speaks is not off, whatever was said of it before."""
+    spoke = event.connectivity == "connected" and state.power == "off"
+    return replace(
+        state,
+        connectivity=event.connectivity,
+        connectivity_since=event.at,
+        session=event.session,
+        gateway=event.gateway,
+        power="unknown" if spoke else state.power,
+    )
+
+
+def _served(state: State, event: Service) -> State:
+    match event:
+        case Assigned():
+            return replace(
+                state,
+                role=event.role,
+                pool_id=event.pool_id,
+                pool_owner_id=event.pool_owner_id,
+                expected_gpus=state.gpu_count,
+            )
+        case Moved():
+            return replace(state, provision_state=event.provision)
+        case Cordoned(reason=reason):
+            return replace(state, cordoned=reason)
+        case Uncordoned():
+            return replace(state, cordoned=None)
+        case MaintenanceEntered(reason=reason, at=at, plan=plan):
+            return replace(state, maintenance=(*state.maintenance, Stay(reason, at, plan)))
+        case MaintenanceLeft():
+            return replace(state, maintenance=tuple(stay for stay in state.maintenance if not _over(stay, event)))
+        case MaintenancePlanned(plan=plan):
+            return replace(state, plans=(*state.plans, plan))
+        case PlanEnded(id=id):
+            return replace(state, plans=tuple(plan for plan in state.plans if plan.id != id))
+        case DrainStarted():
+            before = state.drain or Drain(event.reason, event.at)
+            changed = replace(before, reason=event.reason, deadline=event.deadline, forced=event.forced)
+            return replace(state, drain=changed)
+        case Drained(at=at):
+            return replace(state, drain=replace(state.drain, drained_at=at) if state.drain else None)
+        case DrainEnded():
+            return replace(state, drain=None)
+        case Fenced():
+            return replace(state, power="off")
+        case _:
+            assert_never(event)
+
+
+def _over(stay: Stay, left: MaintenanceLeft) -> bool:
+    if left.plan is not None:
+        return stay.plan == left.plan
+    return not left.reasons or stay.reason in left.reasons
+
+
+def _desired(state: State, event: Desired) -> State:
+    match event:
+        case SpecChanged():
+            kept = tuple(a for a in state.allocations if a.id not in event.removed)
+            return replace(state, generation=event.generation, allocations=(*kept, *event.added))
+        case SpecShaped():
+            return replace(state, generation=event.generation, sharing=event.sharing)
+        case SpecObserved(generation=generation):
+            return replace(state, observed_generation=generation)
+        case SpecReported():
+            return replace(state, observed_generation=event.generation, items=event.items)
+        case CommandQueued():
+            queued = Queued(event.id, event.seq)
+            return replace(state, command_seq=event.seq, commands=(*state.commands, queued))
+        case CommandSettled(id=id):
+            return replace(state, commands=tuple(queued for queued in state.commands if queued.id != id))
+        case _:
+            assert_never(event)
+
+
+def _found(state: State, event: Found) -> State:
+    match event:
+        case DevicesChanged():
+            return replace(state, devices=event.devices, layout=event.layout, scalars=event.scalars)
+        case ConditionRaised(condition=condition):
+            return replace(state, conditions=(*_without(state, condition.type), condition))
+        case ConditionCleared(condition=condition_type):
+            return replace(state, conditions=_without(state, condition_type))
+        case Labelled(labels=labels):
+            return replace(state, labels=labels)
+        case SchedulabilityChanged(reasons=reasons):
+            return replace(state, reasons=reasons)
+        case _:
+            assert_never(event)
+
+
+def _without(state: State, condition_type: str) -> tuple[Condition, ...]:
+    return tuple(c for c in state.conditions if c.type != condition_type)
 
 
 def move(state: State, to: Provision, reason: str, now: int) -> Moved:
