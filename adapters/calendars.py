@@ -10,7 +10,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from domain import calendar, node, pool, reservation
+from domain import calendar, node, node_fold, pool, reservation
 from domain.device import Device, Quantity, Version
 from domain.event import Recorded
 
@@ -107,7 +107,7 @@ class Calendars:
 
     def _of_node(self, node_id: str, event: node.Events) -> None:
         before = self._nodes.get(node_id, node.State())
-        after = self._nodes[node_id] = node.evolve(before, event)
+        after = self._nodes[node_id] = node_fold.evolve(before, event)
         if isinstance(event, node.Assigned) and event.former_pool_id not in (None, event.pool_id):
             assert event.former_pool_id is not None
             with self.locked(event.former_pool_id) as of:

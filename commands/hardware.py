@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from math import floor
 
-from domain import device, errors, fingerprint, gpu, inventory, join_token, node, node_spec, pool
+from domain import device, errors, fingerprint, gpu, inventory, join_token, node, node_fold, node_spec, pool
 
 BOOKED_MISSING = "BookedDeviceMissing"
 SETTLED = ("GpuModelUnknown", "GpuModelMismatch", "PartitionPending", "GpuCountMismatch", BOOKED_MISSING)
@@ -38,11 +38,11 @@ def observe(
     known = (state.inventory_hash, state.fingerprint, state.fingerprint_trusted)
     if (seen.hash, seen.fingerprint, seen.trusted) != known:
         events.append(seen)
-    after = node.evolve(state, seen)
+    after = node_fold.evolve(state, seen)
     if pool_state is not None:
         events += _devices(after, pool_state)
     for event in events:
-        after = node.evolve(after, event)
+        after = node_fold.evolve(after, event)
     return events + conditions(after, pool_state, now, _missing(state, seen.inventory), unbookable(after, booked))
 
 
@@ -53,7 +53,7 @@ def assign(
     fits(state, pool_state)
     owner = pool_state.owner_tenant_id
     assigned = node.Assigned(role, pool_id, owner, former_pool_id=state.pool_id)
-    after = node.evolve(state, assigned)
+    after = node_fold.evolve(state, assigned)
     events: list[node.Events] = [assigned, *_devices(after, pool_state, node_id)]
     events.append(node.SpecShaped(state.generation + 1, shape(pool_state)))
     return events + conditions(after, pool_state, now)
@@ -65,7 +65,7 @@ def repartition(node_id: str, state: node.State, of: pool.State, now: int) -> li
     events.append(node.SpecShaped(state.generation + 1, shape(of)))
     after = state
     for event in events:
-        after = node.evolve(after, event)
+        after = node_fold.evolve(after, event)
     return events + conditions(after, of, now, _named(state, "GpuCountMismatch"))
 
 

@@ -9,7 +9,7 @@ from msgspec import Meta
 from commands import ending, placing
 from commands.ports import Loaded, Offer, Race
 from commands.unit import Contested, Outcome, Unit, changed
-from domain import access, claim, errors, ids, pool, reservation
+from domain import access, claim, errors, ids, pool, reservation, reservation_view
 from domain.event import Change
 from domain.labels import Labels
 from domain.operation import Operation, Request
@@ -257,11 +257,11 @@ OPERATIONS = (
         verb="POST",
         path="/v1/reservations",
         request=Create,
-        response=reservation.View,
+        response=reservation_view.View,
         on=("compute-reservation/{id}",),
         decided_inside=True,
         handle=create,
-        view=reservation.view,
+        view=reservation_view.view,
         summary="Reserve devices, now or ahead, alone or as a gang",
         status=201,
         refusals=(
@@ -279,10 +279,10 @@ OPERATIONS = (
         verb="POST",
         path="/v1/reservations/{id}/cancel",
         request=Act,
-        response=reservation.View,
+        response=reservation_view.View,
         on=("compute-reservation/{id}",),
         handle=cancel,
-        view=reservation.view,
+        view=reservation_view.view,
         summary="Cancel a reservation that is not active yet",
         refusals=_VERB,
     ),
@@ -291,10 +291,10 @@ OPERATIONS = (
         verb="POST",
         path="/v1/reservations/{id}/release",
         request=Act,
-        response=reservation.View,
+        response=reservation_view.View,
         on=("compute-reservation/{id}",),
         handle=release,
-        view=reservation.view,
+        view=reservation_view.view,
         summary="Give a bound reservation back before its end",
         refusals=_VERB,
     ),

@@ -6,17 +6,7 @@ from typing import Any, Final, get_args
 
 from msgspec import Struct
 
-from domain import (
-    admission,
-    join_token,
-    node,
-    node_command,
-    offering,
-    pool,
-    reservation,
-    site,
-    tenant,
-)
+from domain import admission, join_token, node, node_command, node_fold, offering, pool, reservation, site, tenant
 from domain.event import Event, Recorded, tag
 
 
@@ -65,7 +55,7 @@ KINDS: Final[dict[str, Kind]] = {
     "adm": Kind("admission", admission.State(), admission.evolve, get_args(admission.Events), _caller),
     "cmd": Kind("command", node_command.State(), node_command.evolve, get_args(node_command.Events), _owner),
     "jt": Kind("join token", join_token.State(), join_token.evolve, get_args(join_token.Events), _tenant),
-    "node": Kind("node", node.State(), node.evolve, get_args(node.Events), _owner, snapshot_every=100),
+    "node": Kind("node", node.State(), node_fold.evolve, get_args(node.Events), _owner, snapshot_every=100),
     "poff": Kind("offering", offering.State(), offering.evolve, get_args(offering.Events), _both_sides),
     "pool": Kind("pool", pool.State(), pool.evolve, get_args(pool.Events), _owner),
     "rsv": Kind("reservation", reservation.State(), reservation.evolve, get_args(reservation.Events), _claimant),

@@ -7,7 +7,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from domain import errors
-from domain.claim import Claim, DeviceLine, Scalar, Topology
+from domain.claim import Claim
 from domain.event import Event
 
 Status = Literal[
@@ -337,69 +337,3 @@ def attributes(draft: Drafted) -> dict[str, str | int | float | bool | list[str]
         "spot": draft.spot,
     }
     return {name: value for name, value in known.items() if value is not None}
-
-
-class View(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A reservation as its tenant sees it; instants in epoch ms."""
-
-    id: str
-    tenant_id: str
-    pool_id: str
-    project_id: str | None
-    state: Status
-    state_reason: str | None
-    starts_at: int | None
-    ends_at: int | None
-    duration_seconds: int
-    earliest_start: int | None
-    ending_at: int | None
-    ending_reason: str | None
-    devices: tuple[DeviceLine, ...]
-    nodes: int
-    topology: Topology | None
-    scalars: dict[Scalar, int]
-    binding: Binding
-    spot: bool
-    lease_seconds: int | None
-    max_pending_seconds: int
-    gpu_count: int
-    gpu_model: str
-    labels: dict[str, str]
-    allocations: tuple[Allocation, ...]
-    admission_id: str | None
-    created_at: int
-    version: int
-
-
-def view(id: str, state: State, version: int) -> View:
-    draft = state.draft
-    assert draft is not None, "a reservation's stream begins with its draft"
-    return View(
-        id=id,
-        tenant_id=draft.tenant_id,
-        pool_id=draft.pool_id,
-        project_id=draft.project_id,
-        state=state.status,
-        state_reason=state.reason,
-        starts_at=state.starts_at,
-        ends_at=state.ends_at,
-        duration_seconds=draft.duration_seconds,
-        earliest_start=state.earliest_start,
-        ending_at=state.ending.at if state.ending else None,
-        ending_reason=state.ending.reason if state.ending else None,
-        devices=draft.claim.devices,
-        nodes=draft.claim.nodes,
-        topology=draft.claim.topology,
-        scalars=draft.claim.scalars,
-        binding=draft.binding,
-        spot=draft.spot,
-        lease_seconds=draft.lease_seconds,
-        max_pending_seconds=draft.max_pending_seconds,
-        gpu_count=draft.gpu_count,
-        gpu_model=draft.gpu_model,
-        labels=draft.labels,
-        allocations=state.allocations,
-        admission_id=state.admission_id,
-        created_at=draft.at,
-        version=version,
-    )

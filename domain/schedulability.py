@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from domain import node
+from domain import node, node_fold
 
 BLOCKING: Final = frozenset(
     {"DuplicateHardware", "GpuModelUnknown", "GpuModelMismatch", "AcceptanceFailed", "PartitionPending"}
@@ -32,7 +32,7 @@ def settle(state: node.State, events: list[node.Events], now: int) -> list[node.
     """Add the schedulability that follows from `events`, if it differs: events carry results."""
     after = state
     for event in events:
-        after = node.evolve(after, event)
+        after = node_fold.evolve(after, event)
     reasons = {reason: after.reasons.get(reason, now) for reason in unschedulable(after)}
     if reasons == after.reasons and state.created_at:
         return events

@@ -1,6 +1,6 @@
 """Reservations of the caller's tenant: list, get (domain.md §5)."""
 
-from domain import errors, reservation
+from domain import errors, reservation, reservation_view
 from domain.operation import Answer, Known, KnownListing, Operation, Page
 from queries import past
 from queries.reading import Reader, filters, one
@@ -30,11 +30,11 @@ ROWS = past.rows(
 
 
 def list_(query: List, read: Reader) -> Answer:
-    return past.listed(read, query, ROWS, filters(query, read), reservation.view, "compute-reservation")
+    return past.listed(read, query, ROWS, filters(query, read), reservation_view.view, "compute-reservation")
 
 
 def get(query: Get, read: Reader) -> Answer:
-    return one(read, query.id, reservation.view)
+    return one(read, query.id, reservation_view.view)
 
 
 OPERATIONS = (
@@ -43,7 +43,7 @@ OPERATIONS = (
         verb="GET",
         path="/v1/reservations",
         request=List,
-        response=Page[reservation.View],
+        response=Page[reservation_view.View],
         on=("compute-tenant/{acting}",),
         handle=list_,
         summary="List your tenant's reservations",
@@ -55,7 +55,7 @@ OPERATIONS = (
         verb="GET",
         path="/v1/reservations/{id}",
         request=Get,
-        response=reservation.View,
+        response=reservation_view.View,
         on=("compute-reservation/{id}",),
         handle=get,
         summary="Show a reservation",

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from commands import hardware
-from domain import errors, node, pool
+from domain import errors, node, node_fold, pool
 from domain.inventory import NodeInventory
 from given import SEVEN, inventory, partitioned
 
@@ -21,7 +21,7 @@ def of(model: str = "H100", memory: int = 80, **fields: Any) -> pool.State:
 
 
 def holding(found: dict[str, Any], in_pool: pool.State | None) -> dict[str, str]:
-    state = node.evolve(node.State(), seen(found))
+    state = node_fold.evolve(node.State(), seen(found))
     raised = hardware.conditions(state, in_pool, NOW)
     return {e.condition.type: e.condition.message for e in raised if isinstance(e, node.ConditionRaised)}
 
@@ -58,13 +58,13 @@ def test_slices_that_are_gone_after_a_boot_leave_the_partition_pending() -> None
 
 
 def test_a_booked_device_that_is_no_atom_any_more_is_named_until_it_is_back_or_nobody_has_it() -> None:
-    state = node.evolve(node.State(), node.Assigned("host", "pool_1", "platform"))
+    state = node_fold.evolve(node.State(), node.Assigned("host", "pool_1", "platform"))
     first = hardware.observe(state, seen(inventory(gpus=2)), of(), (), NOW)
     for event in first:
-        state = node.evolve(state, event)
+        state = node_fold.evolve(state, event)
     booked = [card["uuid"] for card in inventory(gpus=2)["gpus"]]
     for event in hardware.observe(state, seen(inventory(gpus=1)), of(), booked, NOW):
-        state = node.evolve(state, event)
+        state = node_fold.evolve(state, event)
     gone = next(c for c in state.conditions if c.type == "BookedDeviceMissing")
     assert (gone.reason, gone.names) == ("DeviceMissing", (max(booked),))
     assert node.ConditionCleared("BookedDeviceMissing", NOW) in hardware.observe(
@@ -84,12 +84,12 @@ def test_what_is_shared_leaves_the_fingerprint_and_stays_an_identifier() -> None
 
 
 def test_an_unchanged_inventory_brings_nothing_and_a_changed_one_its_devices() -> None:
-    state = node.evolve(node.State(), seen(inventory()))
-    state = node.evolve(state, node.Assigned("host", "pool_1", "platform"))
+    state = node_fold.evolve(node.State(), seen(inventory()))
+    state = node_fold.evolve(state, node.Assigned("host", "pool_1", "platform"))
     (devices,) = hardware.observe(state, seen(inventory()), of(), (), NOW)
     assert isinstance(devices, node.DevicesChanged)
     assert sum(device.bookable for device in devices.devices) == 8
-    state = node.evolve(state, devices)
+    state = node_fold.evolve(state, devices)
     assert hardware.observe(state, seen(inventory()), of(), (), NOW) == []
     fewer = hardware.observe(state, seen(inventory(gpus=7)), of(), (), NOW)
     assert [type(event) for event in fewer] == [node.Inventoried, node.DevicesChanged, node.ConditionRaised]
@@ -97,10 +97,10 @@ def test_an_unchanged_inventory_brings_nothing_and_a_changed_one_its_devices() -
 
 def test_a_gpu_that_is_gone_is_named_until_it_is_back() -> None:
     """O25: it alone is unbookable, the others go on."""
-    state = node.evolve(node.State(), seen(inventory()))
+    state = node_fold.evolve(node.State(), seen(inventory()))
     gone = sorted({g["uuid"] for g in inventory()["gpus"]} - {g["uuid"] for g in inventory(gpus=7)["gpus"]})
     for event in hardware.observe(state, seen(inventory(gpus=7)), None, (), NOW):
-        state = node.evolve(state, event)
+        state = node_fold.evolve(state, event)
     assert [(c.type, c.message) for c in state.conditions] == [("GpuCountMismatch", gone[0])]
     assert hardware.observe(state, seen(inventory(gpus=7)), None, (), NOW) == []
     back = hardware.observe(state, seen(inventory()), None, (), NOW)
@@ -117,26 +117,26 @@ def test_gpus_that_were_replaced_for_good_are_named_until_there_are_as_many_as_b
     state, named = node.State(), []
     for step in (having(1, 2, 3), having(1), having(1, 4), having(1, 4, 5), having(4, 5), having(4, 5, 6)):
         for event in hardware.observe(state, step, None, (), NOW):
-            state = node.evolve(state, event)
+            state = node_fold.evolve(state, event)
         named.append(missing())
     assert named == [0, 2, 2, 0, 1, 0]
     for event in hardware.observe(state, having(6, 7, 8), None, (), NOW):
-        state = node.evolve(state, event)
+        state = node_fold.evolve(state, event)
     assert missing() == 0, "two were replaced between two reports"
 
 
 def test_a_node_that_is_assigned_anew_is_expected_to_have_what_it_has_then() -> None:
-    state = node.evolve(node.State(), seen(inventory()))
+    state = node_fold.evolve(node.State(), seen(inventory()))
     for event in hardware.observe(state, seen(inventory(gpus=7)), None, (), NOW):
-        state = node.evolve(state, event)
+        state = node_fold.evolve(state, event)
     for event in hardware.assign("node_1", state, "pool_1", of(), "host", NOW):
-        state = node.evolve(state, event)
+        state = node_fold.evolve(state, event)
     assert (state.conditions, state.expected_gpus) == ((), 7)
 
 
 def test_overcommit_multiplies_scalars_and_never_devices() -> None:
     over = pool.Policy(overcommit=pool.Overcommit(vcpu=1.5, memory_mib=0.9))
-    state = node.evolve(node.State(), seen(inventory()))
+    state = node_fold.evolve(node.State(), seen(inventory()))
     events = hardware.assign("node_1", state, "pool_1", of(policy=over), "host", NOW)
     devices = next(e for e in events if isinstance(e, node.DevicesChanged))
     assert devices.scalars == {"vcpu": 144, "memoryMiB": 943_718}
@@ -153,7 +153,7 @@ def test_overcommit_multiplies_scalars_and_never_devices() -> None:
     ],
 )
 def test_a_pool_refuses_what_it_does_not_sell(found: Any, in_pool: pool.State, says: str) -> None:
-    state = node.evolve(node.State(), seen(found))
+    state = node_fold.evolve(node.State(), seen(found))
     with pytest.raises(errors.Conflict, match=says):
         hardware.fits(state, in_pool)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from commands import identity, twins
-from domain import errors, node, node_view
+from domain import errors, node, node_fold, node_view
 from domain.provision import Provision
 
 NOW = 1_000
@@ -12,13 +12,13 @@ NOW = 1_000
 def marked(*names: str, strangers: tuple[str, ...] = (), provision: Provision = "adopting") -> node.State:
     state = node.State(created_at=1, provision_state=provision)
     for event in twins.mark(state, names, strangers, NOW):
-        state = node.evolve(state, event)
+        state = node_fold.evolve(state, event)
     return state
 
 
 def after(state: node.State, events: list[node.Events]) -> node.State:
     for event in events:
-        state = node.evolve(state, event)
+        state = node_fold.evolve(state, event)
     return state
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from commands import node_provision, node_service, nodes
-from domain import errors, node, provision, registry, schedulability
+from domain import errors, node, node_fold, provision, registry, schedulability
 
 NOW = 1_000
 JOINED = node.Joined(
@@ -130,5 +130,5 @@ def test_informing_conditions_stop_nothing() -> None:
 def test_a_machine_that_speaks_again_is_not_off() -> None:
     off = given(*READY, node.Fenced("burnt", 5))
     assert off.power == "off"
-    assert node.evolve(off, node.ConnectivityChanged("connected", 2, 6)).power == "unknown"
-    assert node.evolve(off, node.ConnectivityChanged("lost", 1, 6)).power == "off"
+    assert node_fold.evolve(off, node.ConnectivityChanged("connected", 2, 6)).power == "unknown"
+    assert node_fold.evolve(off, node.ConnectivityChanged("lost", 1, 6)).power == "off"

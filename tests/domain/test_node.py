@@ -6,7 +6,7 @@ from typing import Any, get_args
 import pytest
 from msgspec.structs import replace
 
-from domain import errors, node, provision, schedulability
+from domain import errors, node, node_fold, provision, schedulability
 
 STATES: tuple[provision.Provision, ...] = get_args(provision.Provision)
 LEGAL = {
@@ -66,7 +66,7 @@ def test_a_legal_move(before: provision.Provision, to: provision.Provision) -> N
     state = replace(SCHEDULABLE, provision_state=before)
     moved = node.move(state, to, "why", 7)
     assert moved == node.Moved(to, "why", 7)
-    assert node.evolve(state, moved) == replace(state, provision_state=to)
+    assert node_fold.evolve(state, moved) == replace(state, provision_state=to)
 
 
 @pytest.mark.parametrize(("before", "to"), [move for move in product(STATES, STATES) if move not in LEGAL])
@@ -122,11 +122,11 @@ def test_a_tenants_own_machine_is_trusted_in_its_owners_pool() -> None:
 
 
 def test_a_condition_raised_again_replaces_the_one_before() -> None:
-    state = node.evolve(SCHEDULABLE, node.ConditionRaised(condition("DuplicateHardware", names=("node_1",))))
+    state = node_fold.evolve(SCHEDULABLE, node.ConditionRaised(condition("DuplicateHardware", names=("node_1",))))
     again = condition("DuplicateHardware", names=("node_1", "node_2"))
-    state = node.evolve(state, node.ConditionRaised(again))
+    state = node_fold.evolve(state, node.ConditionRaised(again))
     assert state.conditions == (again,)
-    assert node.evolve(state, node.ConditionCleared("DuplicateHardware", 9)).conditions == ()
+    assert node_fold.evolve(state, node.ConditionCleared("DuplicateHardware", 9)).conditions == ()
 
 
 def test_a_condition_says_that_it_holds() -> None:

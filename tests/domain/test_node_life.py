@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from commands import node_provision, node_service, reconciling
-from domain import errors, node, provision, schedulability
+from domain import errors, node, node_fold, provision, schedulability
 
 REASONS = st.sampled_from(["bios", "fan", "cpu"])
 CONDITIONS = st.sampled_from(["DuplicateHardware", "AcceptanceFailed", "ClockSkew", "SpecDrift"])
@@ -27,7 +27,7 @@ class Life(RuleBasedStateMachine):
     def record(self, events: list[node.Events]) -> None:
         for event in schedulability.settle(self.state, events, self.now):
             self.log.append(event)
-            self.state = node.evolve(self.state, event)
+            self.state = node_fold.evolve(self.state, event)
 
     def decided(self, decide: Any, *given: Any) -> None:
         try:
@@ -135,7 +135,7 @@ class Life(RuleBasedStateMachine):
     def the_log_folds_to_what_is(self) -> None:
         state = node.State()
         for event in self.log:
-            state = node.evolve(state, event)
+            state = node_fold.evolve(state, event)
         assert state == self.state
 
 

@@ -15,7 +15,7 @@ from test_histories import MOVES, History, bring, empty
 from adapters.postgres import rebuild, retention
 from adapters.postgres.pool import Pool, pool
 from adapters.postgres.runner import Runner
-from domain import errors, node, node_view, registry, reservation
+from domain import errors, node, node_view, registry, reservation_view
 from domain.access import Session
 from domain.event import Recorded
 from domain.operation import Answer
@@ -124,7 +124,7 @@ def check(facts: Facts, events: Sequence[Recorded], since: int = 0) -> None:
 def check_reservations(read: Reader, states: States) -> None:
     for asked in RESERVATIONS:
         expected = [
-            reservation.view(id, state, version)
+            reservation_view.view(id, state, version)
             for id, state, version in known(states, "rsv_")
             if state.status == asked.get("state", state.status) and (asked or state.status != "draft")
         ]

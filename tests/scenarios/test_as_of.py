@@ -13,7 +13,7 @@ from adapters import dispatch
 from adapters.postgres import rebuild
 from adapters.registry import OPERATIONS
 from commands import agents
-from domain import errors, inventory, node, registry, reservation
+from domain import errors, inventory, node, registry, reservation_view
 from given import Client, Plane
 from given import inventory as document
 from projections import table
@@ -84,7 +84,7 @@ def test_a_reservation_shows_each_state_that_it_went_through(plane: Plane) -> No
     for n, recorded in enumerate(history, start=1):
         state = registry.fold_recorded(made, history[:n])
         shown = then(plane.acme, f"/v1/reservations/{made}", recorded.position)
-        assert shown == json.loads(msgspec.json.encode(reservation.view(made, state, n)))
+        assert shown == json.loads(msgspec.json.encode(reservation_view.view(made, state, n)))
         assert plane.acme.get(f"/v1/reservations/{made}?asOf=@{recorded.position}").headers["etag"] == f'"{n}"'
         for status in ("draft", "placed", "cancelled"):
             listed = then(plane.acme, f"/v1/reservations?state={status}&poolId={pool_id}", recorded.position)

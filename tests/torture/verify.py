@@ -12,7 +12,7 @@ import msgspec
 import psycopg
 
 from adapters.postgres import rebuild
-from domain import admission, registry, reservation
+from domain import admission, registry, reservation, reservation_view
 from domain.event import Recorded
 from projections import table
 from tests.bench.plane import Plane
@@ -171,7 +171,7 @@ def answers(log: Log, given: Sequence[Acknowledged]) -> Iterator[str]:
                 break
             state = reservation.evolve(state, recorded.event)  # type: ignore[arg-type]
             for told in by_version.get(version, ()):
-                if digest(msgspec.json.encode(reservation.view(stream, state, version))) != told.digest:
+                if digest(msgspec.json.encode(reservation_view.view(stream, state, version))) != told.digest:
                     yield f"the answer was another than the log gives: {told}"
 
 

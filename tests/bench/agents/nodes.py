@@ -15,7 +15,7 @@ from adapters.agent import machines, protocol
 from adapters.ids import Mint
 from adapters.postgres.store import EventStore
 from commands import hardware
-from domain import inventory, node, pool, schedulability
+from domain import inventory, node, node_fold, pool, schedulability
 from domain.event import Append, Change, Meta
 from tests.bench import fleet
 from tests.bench.plane import Plane
@@ -89,7 +89,7 @@ def _node(mint: Mint, number: int, site_id: str, pool_id: str, of: pool.State, n
 def _fold(events: Sequence[node.Events]) -> node.State:
     state = node.State()
     for event in events:
-        state = node.evolve(state, event)
+        state = node_fold.evolve(state, event)
     return state
 
 
