@@ -59,6 +59,7 @@ def out_of_service(plane: Plane) -> None:
     plane.root.ok("POST", f"/v1/nodes/{others[-1]}/maintenance", {"on": False, "plan": plan})
     plane.root.ok("POST", f"/v1/nodes/{others[0]}/drain", {"reason": "fan"})
     plane.root.ok("POST", f"/v1/nodes/{bound}/retire", {"force": True})
+    plane.root.ok("POST", f"/v1/nodes/{others[1]}/cordon", {"reason": "old"})
     plane.root.ok("POST", f"/v1/nodes/{others[1]}/rescue", {})
     plane.root.ok("POST", f"/v1/nodes/{others[1]}/adopt", {})
     plane.root.ok("POST", f"/v1/nodes/{others[1]}/retire", {"force": True})
