@@ -6,7 +6,20 @@ from typing import Any, Final, get_args
 
 from msgspec import Struct
 
-from domain import admission, join_token, node, node_command, node_fold, offering, pool, reservation, site, tenant
+from domain import (
+    admission,
+    join_token,
+    node,
+    node_command,
+    node_fold,
+    offering,
+    pool,
+    project,
+    quota,
+    reservation,
+    site,
+    tenant,
+)
 from domain.event import Event, Recorded, tag
 
 
@@ -58,6 +71,8 @@ KINDS: Final[dict[str, Kind]] = {
     "node": Kind("node", node.State(), node_fold.evolve, get_args(node.Events), _owner, snapshot_every=100),
     "poff": Kind("offering", offering.State(), offering.evolve, get_args(offering.Events), _both_sides),
     "pool": Kind("pool", pool.State(), pool.evolve, get_args(pool.Events), _owner),
+    "prj": Kind("project", project.State(), project.evolve, get_args(project.Events), _owner),
+    "quota": Kind("quota", quota.State(), quota.evolve, (quota.Set,), _tenant),
     "rsv": Kind("reservation", reservation.State(), reservation.evolve, get_args(reservation.Events), _claimant),
     "site": Kind("site", site.State(), site.evolve, get_args(site.Events), _owner),
     "tenant": Kind("tenant", tenant.State(), tenant.evolve, get_args(tenant.Events), _nobody),
