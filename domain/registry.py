@@ -6,7 +6,19 @@ from typing import Any, Final, get_args
 
 from msgspec import Struct
 
-from domain import admission, join_token, node, node_command, node_fold, offering, pool, reservation, site, tenant
+from domain import (
+    admission,
+    join_token,
+    node,
+    node_command,
+    node_fold,
+    offering,
+    pool,
+    reservation,
+    reservation_fold,
+    site,
+    tenant,
+)
 from domain.event import Event, Recorded, tag
 
 
@@ -58,7 +70,7 @@ KINDS: Final[dict[str, Kind]] = {
     "node": Kind("node", node.State(), node_fold.evolve, get_args(node.Events), _owner, snapshot_every=100),
     "poff": Kind("offering", offering.State(), offering.evolve, get_args(offering.Events), _both_sides),
     "pool": Kind("pool", pool.State(), pool.evolve, get_args(pool.Events), _owner),
-    "rsv": Kind("reservation", reservation.State(), reservation.evolve, get_args(reservation.Events), _claimant),
+    "rsv": Kind("reservation", reservation.State(), reservation_fold.evolve, get_args(reservation.Events), _claimant),
     "site": Kind("site", site.State(), site.evolve, get_args(site.Events), _owner),
     "tenant": Kind("tenant", tenant.State(), tenant.evolve, get_args(tenant.Events), _nobody),
 }
