@@ -6,6 +6,7 @@ from commands import (
     identity,
     join_tokens,
     joining,
+    leases,
     node_command_ends,
     node_commands,
     node_provision,
@@ -21,6 +22,7 @@ from commands import (
 from domain import operation
 from queries import audit, bookings, capacity, devices, events, node_history
 from queries import join_tokens as join_token_queries
+from queries import leases as lease_queries
 from queries import node_commands as node_command_queries
 from queries import nodes as node_queries
 from queries import pools as pool_queries
@@ -56,6 +58,8 @@ OPERATIONS: Final = operation.table(
     reservations.OPERATIONS,
     reservation_queries.OPERATIONS,
     bookings.OPERATIONS,
+    leases.OPERATIONS,
+    lease_queries.OPERATIONS,
     audit.OPERATIONS,
     events.OPERATIONS,
 )

@@ -51,7 +51,7 @@ class Worker:
         self._looked: dict[str, int] = {}
         self._places: dict[str, int] = {}
         self._ticks = 0
-        self._controller = Controller(LEASE, pool, holder, self._round, TICK_S, monotonic)
+        self._controller = Controller(LEASE, pool, holder, self._round, ports.store, TICK_S, monotonic)
         self._resting = self._controller.resting
         self.start, self.stop, self.tick = self._controller.start, self._controller.stop, self._controller.tick
 
@@ -60,7 +60,10 @@ class Worker:
         """What it writes under; None while it stands by."""
         return self._controller.fence
 
-    def _round(self, fence: Fence) -> None:
+    def _round(self, fence: Fence, held: bool) -> None:
+        """While the clock is doubted nothing starts, ends or is placed: each would be at a wrong instant."""
+        if held:
+            return
         self._ticks += 1
         for id in self._due():
             self._controller.one(partial(timekeeper.step, self._ports.store, id, fence), id)

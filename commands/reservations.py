@@ -9,7 +9,18 @@ from msgspec import Meta
 from commands import ending, placing
 from commands.ports import Loaded, Offer, Race
 from commands.unit import Contested, Outcome, Unit, changed
-from domain import access, claim, errors, ids, pool, project, quota, reservation, reservation_view
+from domain import (
+    access,
+    claim,
+    errors,
+    ids,
+    pool,
+    project,
+    quota,
+    reservation,
+    reservation_life,
+    reservation_view,
+)
 from domain.event import Change
 from domain.labels import Labels
 from domain.operation import Operation, Request
@@ -243,7 +254,7 @@ def cancel(command: Act, unit: Unit) -> Outcome:
         return Outcome((changed(command.id, loaded, []),))
     if state.status == "binding":
         return Outcome(tuple(ending.end(unit.ports.store, command.id, loaded, "Cancelled", unit.now)))
-    reservation.must_take(state, "cancel")
+    reservation_life.must_take(state, "cancel")
     return Outcome((changed(command.id, loaded, [reservation.Cancelled("Cancelled", unit.now)]),))
 
 
@@ -252,7 +263,7 @@ def release(command: Act, unit: Unit) -> Outcome:
     state: reservation.State = loaded.state
     if state.status in ("releasing", "released"):
         return Outcome((changed(command.id, loaded, []),))
-    reservation.must_take(state, "release")
+    reservation_life.must_take(state, "release")
     return Outcome(tuple(ending.end(unit.ports.store, command.id, loaded, "Released", unit.now)))
 
 

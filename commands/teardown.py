@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from commands.gathering import Loads
-from domain import reservation
+from domain import reservation, reservation_fold
 from domain.event import Change
 
 ENDED = frozenset({"releasing", "failed"})
@@ -19,7 +19,7 @@ def torn_down(reservation_id: str, state: reservation.State, version: int, node_
     events: list[reservation.Events] = [reservation.TornDown(a.id, node_id, now) for a in held]
     after = state
     for event in events:
-        after = reservation.evolve(after, event)
+        after = reservation_fold.evolve(after, event)
     if state.status == "releasing" and all(a.torn_down for a in after.allocations):
         events.append(reservation.Released(state.reason or "Released", now))
     return Change(reservation_id, version, tuple(events))

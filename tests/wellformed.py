@@ -4,7 +4,7 @@ import itertools
 import time
 from typing import Any
 
-from domain import node
+from domain import clock, node
 from domain.event import Append, Change, Meta
 from domain.provision import Provision
 from given import SEVEN, Plane, inventory
@@ -146,6 +146,8 @@ REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
     "reservations.cancel": ("/v1/reservations/{placed}/cancel", {}),
     "reservations.release": ("/v1/reservations/{bound}/release", {}),
     "bookings.list": ("/v1/bookings", {}),
+    "leases.list": ("/v1/leases", {}),
+    "leases.proceed": ("/v1/leases/singleton:elsewhere/proceed", {}),
     "events.stream": ("/v1/events/stream", {}),
     "audit.stream": ("/v1/audit/streams/{pool}", {}),
 }
@@ -170,6 +172,8 @@ def things(plane: Plane) -> dict[str, str]:
     plane.until(plane.acme, bound, "binding")
     spare_node = plane.join(site_id, "spare", inventory(index=501))
     command = {"name": "collect-diagnostics", "notBefore": LATER}
+    stepped = clock.Stepped("singleton:elsewhere", 9_000, 1)
+    plane.store.append(Append((Change(clock.stream(stepped.lease), 0, (stepped,)),), Meta("controller:elsewhere")))
     return {
         "site": site_id,
         "pool": pool_id,

@@ -43,6 +43,7 @@ GROUPS: Final = {
     "capacity": "What each pool has, holds and has left.",
     "reservations": "Claims on devices for a time.",
     "bookings": "Devices taken, by interval.",
+    "leases": "Who owns which of the controllers' jobs, and whether their clocks are believed.",
     "events": "The log as it grows.",
     "audit": "What happened, by whom, under which decision.",
 }

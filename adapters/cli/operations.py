@@ -15,7 +15,7 @@ import click
 
 from adapters.cli import client, fields, tables
 from adapters.cli.main import kebab
-from domain import node_command, reservation
+from domain import node_command, reservation_life
 from domain.operation import Operation
 
 Registry = Mapping[str, Operation]
@@ -40,7 +40,7 @@ class Wait(NamedTuple):
     reason: str = "stateReason"
 
 
-_RESERVATION: Final = Wait(get="reservations.get", good="active", final=reservation.FINAL)
+_RESERVATION: Final = Wait(get="reservations.get", good="active", final=reservation_life.FINAL)
 _COMMAND: Final = Wait("commands.get", "succeeded", node_command.FINAL, "status", "reason")
 WAITS: Final = {
     "reservations.create": _RESERVATION,

@@ -12,7 +12,7 @@ from adapters.postgres import rebuild
 from adapters.postgres.pool import Pool, pool
 from adapters.postgres.runner import Runner
 from commands.ports import QueueAhead
-from domain import claim, errors, node, placement, reservation
+from domain import claim, errors, node, placement, reservation, reservation_life
 from facts import T0, Facts, differences, new_id
 from naive import busy_in_calendar, busy_in_database, feed
 from projections import table
@@ -166,7 +166,7 @@ class History:
         self.quota_holds()
         for id in self.reservations:
             loaded = self.facts.store.load(id)
-            if loaded.state.status in reservation.FINAL:
+            if loaded.state.status in reservation_life.FINAL:
                 held = sum(not a.torn_down for a in loaded.state.allocations)
                 assert self.facts.rows(LEFT, id, id, id) == [(0, 0, held if loaded.state.status == "failed" else 0)]
                 assert self.final.setdefault(id, loaded.state.status) == loaded.state.status

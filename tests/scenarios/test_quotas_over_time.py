@@ -4,9 +4,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import pytest
-
-from domain import registry, reservation
+from domain import registry, reservation, reservation_life
 from domain.event import Recorded
 from given import Client, Plane
 
@@ -146,18 +144,6 @@ def test_an_archived_project_takes_nothing_new_and_keeps_what_it_has(plane: Plan
     assert plane.project() != project_id, "its name is free again"
 
 
-def test_an_archived_project_is_found_in_the_append_too(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As when the archiving came between the decision and its append."""
-    from commands import reservations
-
-    pool_id, _ = plane.fleet()
-    project_id = plane.project()
-    plane.acme.ok("POST", f"/v1/projects/{project_id}/archive", {})
-    monkeypatch.setattr(reservations, "_takes_more", lambda *_: None)
-    no = plane.acme.reserve(pool_id, projectId=project_id)
-    assert (no.status_code, no.json()["code"], no.json()["errors"][0]["field"]) == (409, "CONFLICT", "projectId")
-
-
 def test_a_project_is_its_tenants_alone(plane: Plane) -> None:
     project_id = plane.project()
     assert plane.acme.call("POST", "/v1/projects", {"name": "research"}).status_code == 409
@@ -258,4 +244,4 @@ def test_at_every_position_quota_used_is_the_sum_over_live_claims_and_final_stat
     }
     rows = plane.rows("SELECT reservation_id, scope, amount FROM quota_claims WHERE resource = 'gpu'")
     assert set(rows) == expected
-    assert {state.status for state in states.values()} & reservation.FINAL, "some ended"
+    assert {state.status for state in states.values()} & reservation_life.FINAL, "some ended"
