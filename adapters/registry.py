@@ -3,6 +3,7 @@
 from typing import Final
 
 from commands import (
+    budgets,
     identity,
     join_tokens,
     joining,
@@ -21,6 +22,7 @@ from commands import (
 )
 from domain import operation
 from queries import audit, bookings, capacity, devices, events, node_history
+from queries import budgets as budget_queries
 from queries import join_tokens as join_token_queries
 from queries import leases as lease_queries
 from queries import node_commands as node_command_queries
@@ -41,6 +43,8 @@ OPERATIONS: Final = operation.table(
     project_queries.OPERATIONS,
     quotas.OPERATIONS,
     quota_queries.OPERATIONS,
+    budgets.OPERATIONS,
+    budget_queries.OPERATIONS,
     join_tokens.OPERATIONS,
     join_token_queries.OPERATIONS,
     joining.OPERATIONS,

@@ -6,7 +6,7 @@ from typing import Annotated, Final, NoReturn
 import msgspec
 from msgspec import Meta
 
-from commands import ending, placing
+from commands import budgets, ending, placing
 from commands.ports import Loaded, Offer, Race
 from commands.unit import Contested, Outcome, Unit, changed
 from domain import (
@@ -76,7 +76,11 @@ def create(command: Create, unit: Unit) -> Outcome:
         offer = unit.ports.store.offer(session.tenant_id, command.pool_id)
         if offer is None:
             raise unit.unseen("compute-pool", command.pool_id, "poolId")
-    return _place_or_queue(reservation_id, draft, offer, unit)
+    check_budget = of.policy.admission.budget_check
+    if check_budget == "enforce" and (over := budgets.exceeded(unit.ports, draft)) is not None:
+        return _denied(reservation_id, draft, budgets.refusal(over), admitted=True)
+    spends = () if check_budget == "off" else (budgets.budgeted(draft, enforced=check_budget == "enforce"),)
+    return _place_or_queue(reservation_id, draft, offer, spends, unit)
 
 
 def check(command: Create, asked: claim.Claim, of: pool.State, unit: Unit) -> None:
@@ -169,7 +173,13 @@ def _denied(reservation_id: str, draft: reservation.Drafted, refusal: errors.Ref
     return Outcome((change,), refusal=refusal, admitted=admitted)
 
 
-def _place_or_queue(reservation_id: str, draft: reservation.Drafted, offer: Offer | None, unit: Unit) -> Outcome:
+def _place_or_queue(
+    reservation_id: str,
+    draft: reservation.Drafted,
+    offer: Offer | None,
+    spends: tuple[reservation.Budgeted, ...],
+    unit: Unit,
+) -> Outcome:
     """Placed at once when it fits and nobody is ahead; else it waits with its claim (architecture.md §4)."""
     duration_ms = draft.duration_seconds * 1000
     start = unit.now if draft.starts_at is None else draft.starts_at
@@ -179,12 +189,12 @@ def _place_or_queue(reservation_id: str, draft: reservation.Drafted, offer: Offe
         found = placing.choose_now(unit.ports, draft.pool_id, placing.Wanted(reservation_id, draft.claim, window))
     priority = offer.priority if offer else 0
 
-    def instead(refusal: errors.QuotaExceeded) -> Outcome:
+    def instead(refusal: errors.QuotaExceeded | errors.BudgetExceeded) -> Outcome:
         return _denied(reservation_id, draft, refusal, admitted=True)
 
     scopes = (*((offer.id,) if offer else ()), *quota.scopes(draft.tenant_id, draft.project_id))
     if found is None:
-        return _queue(reservation_id, draft, scopes, priority, unit, instead)
+        return _queue(reservation_id, draft, spends, scopes, priority, unit, instead)
     claimed = reservation.Claimed(scopes, claim.resources(draft.claim), *window)
     admitted = reservation.Admitted(unit.admission_id, claimed, priority)
     placed = reservation.Placed(
@@ -201,13 +211,14 @@ def _place_or_queue(reservation_id: str, draft: reservation.Drafted, offer: Offe
     )
     atoms = tuple(atom for allocation in found for atom in allocation.atoms)
     contested = Contested(draft.pool_id, atoms, window, tuple(allocation.id for allocation in found))
-    change = Change(reservation_id, 0, (draft, admitted, placed))
+    change = Change(reservation_id, 0, (draft, *spends, admitted, placed))
     return Outcome((change,), contested=contested, instead=instead)
 
 
 def _queue(
     reservation_id: str,
     draft: reservation.Drafted,
+    spends: tuple[reservation.Budgeted, ...],
     scopes: tuple[str, ...],
     priority: int,
     unit: Unit,
@@ -236,7 +247,7 @@ def _queue(
         else placing.earliest(unit.ports, draft.pool_id, draft.claim, duration_ms, unit.now),
     )
     admitted = reservation.Admitted(unit.admission_id, claimed, priority)
-    return Outcome((Change(reservation_id, 0, (draft, admitted, queued)),), instead=instead)  # type: ignore[arg-type]
+    return Outcome((Change(reservation_id, 0, (draft, *spends, admitted, queued)),), instead=instead)  # type: ignore[arg-type]
 
 
 def _no_capacity(reservation_id: str, behind: bool) -> errors.DoubleBooked:
@@ -288,6 +299,7 @@ OPERATIONS = (
             errors.Conflict,
             errors.DoubleBooked,
             errors.QuotaExceeded,
+            errors.BudgetExceeded,
             errors.KeyReused,
         ),
         key="required",

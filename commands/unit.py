@@ -31,7 +31,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
     `refusal` is the answer when what was recorded is itself a no; `reveal` adds to the answer what is never stored;
     `meta` says who acted where there is no session; `admitted` is false for what IAM refused. `contested` are atoms
-    that a rival may win, `instead` records a quota's refusal that only the append can find.
+    that a rival may win, `instead` records a refusal by quota or budget that only the append can find.
     """
 
     changes: tuple[Change, ...]
@@ -40,7 +40,7 @@ class Outcome(msgspec.Struct, frozen=True):
     meta: Meta | None = None
     admitted: bool = True
     contested: Contested | None = None
-    instead: Callable[[errors.QuotaExceeded], "Outcome"] | None = None
+    instead: Callable[[errors.QuotaExceeded | errors.BudgetExceeded], "Outcome"] | None = None
 
     @property
     def stream(self) -> str:
@@ -160,7 +160,7 @@ def _attempt(operation: Operation, unit: Unit, outcome: Outcome, keyed: tuple[st
         answer = _record(operation, unit, outcome, keyed)
         recorded = True
         return answer
-    except errors.QuotaExceeded as refusal:
+    except (errors.QuotaExceeded, errors.BudgetExceeded) as refusal:
         if outcome.instead is None:
             raise
         return _record(operation, unit, outcome.instead(refusal), keyed)
