@@ -6,7 +6,7 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from commands import hardware, health, members, node_sessions, reconciling, teardown, twins
+from commands import hardware, health, members, missing, node_sessions, reconciling, teardown, twins
 from commands.acting import act, following
 from commands.gathering import Gathered
 from commands.ports import Store
@@ -128,7 +128,10 @@ def report_inventory(store: Store, node_id: str, session: int, found: NodeInvent
         events += twins.mark(state, twins.earlier(store, node_id, state, others), others.strangers, now)
         events += health.fresh(state, now)
         own = Change(node_id, version, tuple(schedulability.settle(state, events, now)))
-        return [own, *twins.beside(store, node_id, state.identifiers, identifiers, now)] if events else []
+        if not events:
+            return []
+        degraded = missing.told(store, f"agent:{node_id}", store.booked(node_id), node_id, events, now)
+        return [own, *twins.beside(store, node_id, state.identifiers, identifiers, now), *degraded]
 
     act(store, _meta(node_id, store.load(node_id).state), decide)
     store.saw_inventory(node_id)
