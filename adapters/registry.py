@@ -3,6 +3,7 @@
 from typing import Final
 
 from commands import (
+    evicting,
     identity,
     join_tokens,
     joining,
@@ -33,6 +34,7 @@ OPERATIONS: Final = operation.table(
     pools.OPERATIONS,
     pool_queries.OPERATIONS,
     offerings.OPERATIONS,
+    evicting.OPERATIONS,
     join_tokens.OPERATIONS,
     join_token_queries.OPERATIONS,
     joining.OPERATIONS,

@@ -11,7 +11,7 @@ import psycopg
 from adapters.calendars import Calendars
 from adapters.controller import Controller
 from adapters.postgres.pool import Pool
-from commands.controllers import scheduler, timekeeper
+from commands.controllers import replacing, scheduler, timekeeper
 from commands.ports import Ports, Race
 from domain import errors
 from domain.event import Fence
@@ -32,10 +32,13 @@ _QUEUE: LiteralString = """
 SELECT reservation_id FROM pool_queue WHERE pool_id = %s AND NOT reservation_id = ANY(%s)
 ORDER BY spot, priority DESC, since, reservation_id OFFSET %s LIMIT %s
 """
+_LACKING: LiteralString = """
+SELECT pool_id, id FROM reservations WHERE lacking > 0 AND NOT id = ANY(%s) ORDER BY pool_id, id LIMIT %s
+"""
 
 
 class Worker:
-    """Ends and starts what is due, ends first; then places what waits (domain.md §5)."""
+    """Ends and starts what is due, ends first; then makes gangs whole again, and places what waits (domain.md §5)."""
 
     def __init__(
         self,
@@ -50,6 +53,7 @@ class Worker:
         self._calendars = calendars
         self._looked: dict[str, int] = {}
         self._places: dict[str, int] = {}
+        self._replaced: dict[str, int] = {}
         self._ticks = 0
         self._controller = Controller(LEASE, pool, holder, self._round, ports.store, TICK_S, monotonic)
         self._resting = self._controller.resting
@@ -67,7 +71,19 @@ class Worker:
         self._ticks += 1
         for id in self._due():
             self._controller.one(partial(timekeeper.step, self._ports.store, id, fence), id)
+        self._replace(fence)
         self._schedule(fence)
+
+    def _replace(self, fence: Fence) -> None:
+        """Members that gangs lost, before anything that waits: when something may have made room, as `_schedule`."""
+        with self._pool.connection() as connection:
+            rows = connection.execute(_LACKING, (self._resting.ids(), AT_ONCE), prepare=True).fetchall()
+        changes = {pool_id: self._calendars.changes(pool_id) for pool_id, _ in rows}
+        idle_look = self._ticks % IDLE_LOOK_TICKS == 0
+        for pool_id, reservation_id in rows:
+            if idle_look or self._replaced.get(pool_id) != changes[pool_id]:
+                self._controller.one(partial(replacing.step, self._ports, reservation_id, fence), reservation_id)
+        self._replaced = changes
 
     def _schedule(self, fence: Fence) -> None:
         """A pool's queue is walked when something may have made room, and about once a second besides.

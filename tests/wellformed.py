@@ -53,6 +53,7 @@ REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "pools.offers": ("/v1/pools/{pool}/offers", {}),
     "pools.withdraw": ("/v1/pools/{other_pool}/offers/acme", {}),
+    "pools.evict": ("/v1/pools/{pool}/evict", {"reservationId": "{evicted}", "reason": "broken rack"}),
     "joinTokens.create": (
         "/v1/join-tokens",
         {
@@ -181,6 +182,7 @@ def things(plane: Plane) -> dict[str, str]:
         **_provisioned(plane, site_id),
         "token": plane.root.ok("POST", "/v1/join-tokens", {"siteId": site_id, "trust": "platform"})["id"],
         "bound": bound,
+        "evicted": plane.acme.reserve(pool_id, startsAt=plane.store.now() + 10**7).json()["id"],
         "placed": plane.acme.reserve(pool_id, startsAt=plane.store.now() + 10**7).json()["id"],
     }
 

@@ -1,8 +1,9 @@
 """What time alone brings about: starts, ends, and giving up (domain.md §5). Ends come before starts."""
 
+from collections.abc import Sequence
 from typing import Literal
 
-from commands import ending
+from commands import ending, members
 from commands.acting import act, following
 from commands.ports import Loaded, Store
 from domain import node, node_spec, pool, reservation
@@ -11,7 +12,7 @@ from domain.event import Change, Fence
 DRAFT_MS = 15 * 60_000
 JOB = "timekeeper"
 
-Step = Literal["end", "fail", "expire", "start", "activate", "nothing"]
+Step = Literal["end", "fail", "expire", "start", "activate", "replace", "nothing"]
 
 
 def due(state: reservation.State, now: int) -> Step:
@@ -23,6 +24,8 @@ def due(state: reservation.State, now: int) -> Step:
             return "fail"
         case "binding" if reservation.prepared(state):
             return "activate"
+        case "active" if members.late(state, now) is not None:
+            return "replace"
         case "placed" if state.ends_at is not None and state.ends_at <= now:
             return "expire"
         case "placed" if state.starts_at is not None and state.starts_at <= now:
@@ -38,7 +41,7 @@ def due(state: reservation.State, now: int) -> Step:
 def step(store: Store, reservation_id: str, fence: Fence) -> int | None:
     """Do what is due for one reservation and return the position; None when there was nothing to do."""
 
-    def decide() -> list[Change]:
+    def decide() -> Sequence[Change]:
         loaded, now = store.load(reservation_id), store.now()
         match due(loaded.state, now):
             case "end":
@@ -52,6 +55,8 @@ def step(store: Store, reservation_id: str, fence: Fence) -> int | None:
                 return _bind(store, reservation_id, loaded, now)
             case "activate" if not store.blockers(reservation_id):
                 return [Change(reservation_id, loaded.version, (reservation.Activated(now),))]
+            case "replace":
+                return members.give_up(store, reservation_id, loaded.state, now)
             case "activate" | "nothing":
                 return []
 

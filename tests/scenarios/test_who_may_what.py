@@ -28,6 +28,7 @@ EXPECTED: dict[str, str] = {
     "pools.offer": GIVE,
     "pools.offers": "401 401 404 200 200 200 200 200",
     "pools.withdraw": GIVE,
+    "pools.evict": OWN,
     "joinTokens.create": "401 401 404 403 403 404 403 201",
     "joinTokens.list": READ,
     "joinTokens.revoke": "401 401 404 403 403 404 403 200",
