@@ -15,6 +15,8 @@ from commands import (
     nodes,
     offerings,
     pools,
+    projects,
+    quotas,
     reservations,
     sites,
 )
@@ -25,6 +27,8 @@ from queries import leases as lease_queries
 from queries import node_commands as node_command_queries
 from queries import nodes as node_queries
 from queries import pools as pool_queries
+from queries import projects as project_queries
+from queries import quotas as quota_queries
 from queries import reservations as reservation_queries
 from queries import sites as site_queries
 
@@ -35,6 +39,10 @@ OPERATIONS: Final = operation.table(
     pool_queries.OPERATIONS,
     offerings.OPERATIONS,
     evicting.OPERATIONS,
+    projects.OPERATIONS,
+    project_queries.OPERATIONS,
+    quotas.OPERATIONS,
+    quota_queries.OPERATIONS,
     join_tokens.OPERATIONS,
     join_token_queries.OPERATIONS,
     joining.OPERATIONS,

@@ -40,7 +40,7 @@ class Allocation(Struct, frozen=True, rename="camel"):
 
 
 class Claimed(Struct, frozen=True, rename="camel"):
-    """Amounts of the quota scopes held over `[from, until)` in epoch ms; scopes are offering ids."""
+    """Amounts of the quota scopes held over `[from, until)` in epoch ms: of an offering, a tenant, a project."""
 
     scopes: tuple[str, ...]
     resources: dict[str, int]

@@ -54,6 +54,12 @@ REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
     "pools.offers": ("/v1/pools/{pool}/offers", {}),
     "pools.withdraw": ("/v1/pools/{other_pool}/offers/acme", {}),
     "pools.evict": ("/v1/pools/{pool}/evict", {"reservationId": "{evicted}", "reason": "broken rack"}),
+    "projects.create": ("/v1/projects", {"name": "?", "labels": {"team": "t1"}}),
+    "projects.list": ("/v1/projects", {}),
+    "projects.get": ("/v1/projects/{project}", {}),
+    "projects.archive": ("/v1/projects/{spare_project}/archive", {}),
+    "quotas.set": ("/v1/quotas/tenant/acme", {"limits": {"gpu": 100, "vcpu": 1000}}),
+    "quotas.get": ("/v1/quotas/tenant/acme", {}),
     "joinTokens.create": (
         "/v1/join-tokens",
         {
@@ -183,6 +189,8 @@ def things(plane: Plane) -> dict[str, str]:
         "token": plane.root.ok("POST", "/v1/join-tokens", {"siteId": site_id, "trust": "platform"})["id"],
         "bound": bound,
         "evicted": plane.acme.reserve(pool_id, startsAt=plane.store.now() + 10**7).json()["id"],
+        "project": plane.project(),
+        "spare_project": plane.project("spare"),
         "placed": plane.acme.reserve(pool_id, startsAt=plane.store.now() + 10**7).json()["id"],
     }
 

@@ -45,8 +45,9 @@ def test_what_has_a_past_is_declared_and_says_what_it_refuses() -> None:
         "joinTokens.list",
         "nodes.list",
         "devices.list",
+        "projects.list",
     ]
-    gets = ["sites.get", "pools.get", "nodes.get", "nodes.inventory", "nodes.spec", "nodes.devices"]
+    gets = ["sites.get", "pools.get", "nodes.get", "nodes.inventory", "nodes.spec", "nodes.devices", "projects.get"]
     assert sorted([*lists, *gets, "reservations.list", "reservations.get", "commands.list", "commands.get"]) == PAST
     for name in PAST:
         assert {errors.HistoryPruned, errors.ProjectionBehind} <= set(OPERATIONS[name].refusals), name
