@@ -10,7 +10,7 @@ from commands import hardware, health, node_sessions, reconciling, teardown, twi
 from commands.acting import act, following
 from commands.gathering import Gathered
 from commands.ports import Store
-from domain import errors, fingerprint, node, reservation, reservation_fold, schedulability
+from domain import errors, fingerprint, node, reservation, reservation_fold, reservation_terms, schedulability
 from domain.event import Change, Meta, Seen
 from domain.ids import Mint
 from domain.inventory import NodeInventory
@@ -208,5 +208,5 @@ def prepared(
     for event in events:
         after = reservation_fold.evolve(after, event)
     if not blocked and all(a.prepared for a in after.allocations):
-        events.append(reservation.Activated(now))
+        events += reservation_terms.activation(after, now)
     return events

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from domain import reservation
+from domain import reservation, reservation_terms
 from projections.documents import KEEPING, Documents
 
 TABLES = f"""
@@ -31,14 +31,15 @@ CREATE INDEX reservations_due ON reservations (due_at, due_rank, id) WHERE due_a
 ENDS, STARTS = 0, 1
 """At one instant ends come before starts (domain.md §5)."""
 
-DRAFT_MS = 15 * 60_000
-
 
 def due(state: reservation.State) -> tuple[int | None, int]:
     """When something may be due next (epoch ms), and its rank within that instant."""
     match state.status:
         case "active":
-            return state.ends_at, ENDS
+            instants = (state.ends_at, reservation_terms.notice_at(state), reservation_terms.lapses_at(state))
+            return min((instant for instant in instants if instant is not None), default=None), ENDS
+        case "awaiting-confirmation":
+            return state.awaits.until if state.awaits else None, ENDS
         case "binding" if reservation.prepared(state):
             return state.since, ENDS
         case "binding":
@@ -49,7 +50,7 @@ def due(state: reservation.State) -> tuple[int | None, int]:
         case "pending":
             return state.give_up_at, ENDS
         case "draft":
-            return state.since + DRAFT_MS, ENDS
+            return state.since + reservation_terms.DRAFT_MS, ENDS
         case _:
             return None, ENDS
 

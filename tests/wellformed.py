@@ -130,6 +130,7 @@ REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
             "startsAt": LATER,
             "durationSeconds": 60,
             "binding": "hold",
+            "leaseSeconds": 60,
             "spot": False,
             "maxPendingSeconds": 60,
             "labels": {"job": "j1"},
@@ -139,6 +140,7 @@ REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
     "reservations.get": ("/v1/reservations/{bound}", {}),
     "reservations.cancel": ("/v1/reservations/{placed}/cancel", {}),
     "reservations.release": ("/v1/reservations/{bound}/release", {}),
+    "reservations.renew": ("/v1/reservations/{leased}/renew", {}),
     "bookings.list": ("/v1/bookings", {}),
     "events.stream": ("/v1/events/stream", {}),
     "audit.stream": ("/v1/audit/streams/{pool}", {}),
@@ -160,6 +162,8 @@ def things(plane: Plane) -> dict[str, str]:
     spare, other = plane.pool(site_id, "spare"), plane.pool(site_id, "other")
     plane.offer(spare)
     plane.offer(other)
+    leased = plane.acme.reserve(pool_id, leaseSeconds=86_400).json()["id"]
+    plane.activate(plane.acme, leased)
     bound = plane.acme.reserve(pool_id).json()["id"]
     plane.until(plane.acme, bound, "binding")
     spare_node = plane.join(site_id, "spare", inventory(index=501))
@@ -176,6 +180,7 @@ def things(plane: Plane) -> dict[str, str]:
         "twin": plane.join(site_id, "twin", inventory(index=503) | {"nics": inventory(index=501)["nics"]}),
         **_provisioned(plane, site_id),
         "token": plane.root.ok("POST", "/v1/join-tokens", {"siteId": site_id, "trust": "platform"})["id"],
+        "leased": leased,
         "bound": bound,
         "placed": plane.acme.reserve(pool_id, startsAt=plane.store.now() + 10**7).json()["id"],
     }

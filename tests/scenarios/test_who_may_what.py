@@ -65,6 +65,7 @@ EXPECTED: dict[str, str] = {
     "reservations.get": "401 401 404 403 404 200 404 404",
     "reservations.cancel": "401 401 404 403 404 200 404 404",
     "reservations.release": "401 401 404 403 404 200 404 404",
+    "reservations.renew": "401 401 404 403 404 200 404 404",
     "bookings.list": READ,
     "events.stream": READ,
     "audit.stream": "401 401 404 403 200 404 403 200",
