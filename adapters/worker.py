@@ -7,11 +7,13 @@ from functools import partial
 from typing import Final, LiteralString
 
 import psycopg
+from msgspec.structs import replace
 
 from adapters.calendars import Calendars
 from adapters.controller import Controller
+from adapters.postgres.leases import TTL_S
 from adapters.postgres.pool import Pool
-from commands.controllers import replacing, scheduler, timekeeper
+from commands.controllers import presence, replacing, scheduler, timekeeper
 from commands.ports import Ports, Race
 from domain import errors
 from domain.event import Fence
@@ -24,9 +26,13 @@ IDLE_LOOK_TICKS: Final = 30
 AT_ONCE: Final = 200
 
 _DUE: LiteralString = """
-SELECT id FROM reservations WHERE due_at <= database_ms() AND NOT id = ANY(%s)
-ORDER BY due_at, due_rank, id LIMIT %s
+SELECT database_ms(), ARRAY(
+    SELECT id FROM reservations WHERE due_at <= database_ms() AND NOT id = ANY(%s)
+    ORDER BY due_rank, due_at, id LIMIT %s
+)
 """
+"""After an outage all ends that are overdue come first: each may be what a start waits for."""
+
 _QUEUED: LiteralString = "SELECT pool_id, count(*) FROM pool_queue GROUP BY pool_id ORDER BY pool_id"
 _QUEUE: LiteralString = """
 SELECT reservation_id FROM pool_queue WHERE pool_id = %s AND NOT reservation_id = ANY(%s)
@@ -55,6 +61,8 @@ class Worker:
         self._places: dict[str, int] = {}
         self._replaced: dict[str, int] = {}
         self._ticks = 0
+        self._monotonic = monotonic
+        self._last: presence.Round | None = None
         self._controller = Controller(LEASE, pool, holder, self._round, ports.store, TICK_S, monotonic)
         self._resting = self._controller.resting
         self.start, self.stop, self.tick = self._controller.start, self._controller.stop, self._controller.tick
@@ -69,10 +77,14 @@ class Worker:
         if held:
             return
         self._ticks += 1
-        for id in self._due():
-            self._controller.one(partial(timekeeper.step, self._ports.store, id, fence), id)
+        began_s = self._monotonic()
+        now, due = self._due()
+        running = presence.begun(self._last, fence.epoch, began_s, now, TTL_S)
+        for id in due:
+            self._controller.one(partial(timekeeper.step, self._ports.store, id, fence, running.back_at), id)
         self._replace(fence)
         self._schedule(fence)
+        self._last = replace(running, ended_s=self._monotonic())
 
     def _replace(self, fence: Fence) -> None:
         """Members that gangs lost, before anything that waits: when something may have made room, as `_schedule`."""
@@ -121,7 +133,9 @@ class Worker:
             for reservation_id in queue:
                 self._controller.one(partial(scheduler.step, self._ports, reservation_id, fence), reservation_id)
 
-    def _due(self) -> list[str]:
+    def _due(self) -> tuple[int, list[str]]:
+        """The database's clock in epoch ms, and what is due by it."""
         with self._pool.connection() as connection:
-            rows = connection.execute(_DUE, (self._resting.ids(), AT_ONCE), prepare=True).fetchall()
-        return [row[0] for row in rows]
+            row = connection.execute(_DUE, (self._resting.ids(), AT_ONCE), prepare=True).fetchone()
+        assert row is not None
+        return row

@@ -10,7 +10,7 @@ from commands import hardware, health, members, missing, node_sessions, reconcil
 from commands.acting import act, following
 from commands.gathering import Gathered
 from commands.ports import Store
-from domain import errors, fingerprint, node, reservation, reservation_fold, schedulability
+from domain import errors, fingerprint, node, reservation, reservation_fold, reservation_terms, schedulability
 from domain.event import Change, Meta, Seen
 from domain.ids import Mint
 from domain.inventory import NodeInventory
@@ -217,5 +217,5 @@ def prepared(
     if fresh and reservation.prepared(after):
         events += members.lacks(after, after.missing, now)
     if state.status == "binding" and not blocked and reservation.prepared(after):
-        events.append(reservation.Activated(now))
+        events += reservation_terms.activation(after, now)
     return events

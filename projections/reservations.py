@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from domain import reservation
+from domain import reservation, reservation_terms
 from projections.documents import KEEPING, Documents
 
 TABLES = f"""
@@ -33,14 +33,20 @@ CREATE INDEX reservations_lacking ON reservations (pool_id, id) WHERE lacking > 
 ENDS, STARTS = 0, 1
 """At one instant ends come before starts (domain.md §5)."""
 
-DRAFT_MS = 15 * 60_000
-
 
 def due(state: reservation.State) -> tuple[int | None, int]:
     """When something may be due next (epoch ms), and its rank within that instant."""
     match state.status:
         case "active":
-            return min((at for at in (state.ends_at, *state.prepare_by.values()) if at is not None), default=None), ENDS
+            instants = (
+                state.ends_at,
+                reservation_terms.notice_at(state),
+                reservation_terms.lapses_at(state),
+                *state.prepare_by.values(),
+            )
+            return min((instant for instant in instants if instant is not None), default=None), ENDS
+        case "awaiting-confirmation":
+            return state.awaits.until if state.awaits else None, ENDS
         case "binding" if reservation.prepared(state):
             return state.since, ENDS
         case "binding":
@@ -51,7 +57,7 @@ def due(state: reservation.State) -> tuple[int | None, int]:
         case "pending":
             return state.give_up_at, ENDS
         case "draft":
-            return state.since + DRAFT_MS, ENDS
+            return state.since + reservation_terms.DRAFT_MS, ENDS
         case _:
             return None, ENDS
 

@@ -137,6 +137,7 @@ REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
             "startsAt": LATER,
             "durationSeconds": 60,
             "binding": "hold",
+            "leaseSeconds": 60,
             "spot": False,
             "maxPendingSeconds": 60,
             "labels": {"job": "j1"},
@@ -146,6 +147,7 @@ REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
     "reservations.get": ("/v1/reservations/{bound}", {}),
     "reservations.cancel": ("/v1/reservations/{placed}/cancel", {}),
     "reservations.release": ("/v1/reservations/{bound}/release", {}),
+    "reservations.renew": ("/v1/reservations/{leased}/renew", {}),
     "bookings.list": ("/v1/bookings", {}),
     "leases.list": ("/v1/leases", {}),
     "leases.proceed": ("/v1/leases/singleton:elsewhere/proceed", {}),
@@ -169,6 +171,8 @@ def things(plane: Plane) -> dict[str, str]:
     spare, other = plane.pool(site_id, "spare"), plane.pool(site_id, "other")
     plane.offer(spare)
     plane.offer(other)
+    leased = plane.acme.reserve(pool_id, leaseSeconds=86_400).json()["id"]
+    plane.activate(plane.acme, leased)
     bound = plane.acme.reserve(pool_id).json()["id"]
     plane.until(plane.acme, bound, "binding")
     spare_node = plane.join(site_id, "spare", inventory(index=501))
@@ -187,6 +191,7 @@ def things(plane: Plane) -> dict[str, str]:
         "twin": plane.join(site_id, "twin", inventory(index=503) | {"nics": inventory(index=501)["nics"]}),
         **_provisioned(plane, site_id),
         "token": plane.root.ok("POST", "/v1/join-tokens", {"siteId": site_id, "trust": "platform"})["id"],
+        "leased": leased,
         "bound": bound,
         "evicted": plane.acme.reserve(pool_id, startsAt=plane.store.now() + 10**7).json()["id"],
         "project": plane.project(),
