@@ -4,6 +4,7 @@ from typing import Final
 
 from commands import (
     budgets,
+    evicting,
     identity,
     join_tokens,
     joining,
@@ -39,6 +40,7 @@ OPERATIONS: Final = operation.table(
     pools.OPERATIONS,
     pool_queries.OPERATIONS,
     offerings.OPERATIONS,
+    evicting.OPERATIONS,
     projects.OPERATIONS,
     project_queries.OPERATIONS,
     quotas.OPERATIONS,

@@ -41,6 +41,7 @@ class Create(Request, frozen=True, kw_only=True):
     starts_at: Annotated[int, Meta(ge=0, le=2**53, description="epoch ms")] | None = None
     duration_seconds: Annotated[int, Meta(ge=60, le=366 * 86_400)]
     binding: reservation.Binding = "hold"
+    lease_seconds: Annotated[int, Meta(ge=30, le=86_400, description="active, it ends unless renewed")] | None = None
     spot: bool = False
     max_pending_seconds: Annotated[int, Meta(ge=0, le=366 * 86_400, description="0: now or never")] | None = None
     project_id: str | None = None
@@ -140,6 +141,7 @@ def _draft(command: Create, asked: claim.Claim, of: pool.State, unit: Unit, body
         body=body,
         at=unit.now,
         labels=command.labels,
+        lease_seconds=command.lease_seconds,
         starts_at=starts_at if starts_at is None else max(starts_at, unit.now),
         project_id=command.project_id,
     )
@@ -278,6 +280,17 @@ def release(command: Act, unit: Unit) -> Outcome:
     return Outcome(tuple(ending.end(unit.ports.store, command.id, loaded, "Released", unit.now)))
 
 
+def renew(command: Act, unit: Unit) -> Outcome:
+    """The log's order decides: what was released for its lease takes no renewal any more (domain.md §5)."""
+    loaded = unit.existing(command.id)
+    state: reservation.State = loaded.state
+    reservation_life.must_take(state, "renew")
+    if state.draft is None or state.draft.lease_seconds is None:
+        raise errors.Conflict("it has no lease to renew: it was made without leaseSeconds and runs to its end")
+    renewed = reservation.Renewed(unit.now, unit.now + state.draft.lease_seconds * 1000)
+    return Outcome((changed(command.id, loaded, [renewed]),))
+
+
 _VERB = (errors.AccessDenied, errors.NotFound, errors.IllegalTransition, errors.StaleVersion)
 
 OPERATIONS = (
@@ -327,5 +340,17 @@ OPERATIONS = (
         view=reservation_view.view,
         summary="Give a bound reservation back before its end",
         refusals=_VERB,
+    ),
+    Operation(
+        name="reservations.renew",
+        verb="POST",
+        path="/v1/reservations/{id}/renew",
+        request=Act,
+        response=reservation_view.View,
+        on=("compute-reservation/{id}",),
+        handle=renew,
+        view=reservation_view.view,
+        summary="Renew the lease of an active reservation",
+        refusals=(*_VERB, errors.Conflict),
     ),
 )

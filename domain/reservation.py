@@ -233,7 +233,7 @@ class MemberLost(Event, frozen=True, tag="reservation.member_lost.1"):
 
 
 class MemberPlaced(Event, frozen=True, tag="reservation.member_placed.1"):
-    """In place of a member that was lost, for the rest of the window."""
+    """In place of a member that was lost, for the rest of the window; by `prepare_by` (epoch ms) it is prepared."""
 
     pool_id: str
     tenant_id: str
@@ -241,6 +241,15 @@ class MemberPlaced(Event, frozen=True, tag="reservation.member_placed.1"):
     starts_at: int
     ends_at: int
     generation: int
+    prepare_by: int
+
+
+class Evicted(Event, frozen=True, tag="reservation.evicted.1"):
+    """The pool's owner ends it, and says why; how it ends is the next event's."""
+
+    pool_id: str
+    reason: str
+    at: int
 
 
 class Degraded(Event, frozen=True, tag="reservation.degraded.1"):
@@ -317,6 +326,7 @@ Events = (
     | Preempted
     | MemberLost
     | MemberPlaced
+    | Evicted
     | Degraded
     | Mended
     | ReleaseStarted
@@ -349,7 +359,9 @@ class State(Struct, frozen=True):
     detail: str | None = None
     lease_until: int | None = None
     lost: tuple[Allocation, ...] = ()
+    prepare_by: dict[str, int] = {}
     degraded: str | None = None
+    missing: tuple[str, ...] = ()
 
 
 def lacking(state: State) -> int:

@@ -55,6 +55,8 @@ def _named(code: str, facts: dict[str, Any]) -> NoReturn:
             raise errors.BudgetExceeded(facts["kind"], facts["budget"], facts["needed"], facts["left"])
         case "DOUBLE_BOOKED":
             raise errors.DoubleBooked(f"the node has not enough {facts['resource']} in this time")
+        case "CLEANING":
+            raise errors.DoubleBooked(f"the pool keeps {facts['seconds']} seconds between two bookings of a device")
         case "FENCED":
             raise errors.Fenced(f"the lease {facts['lease']} has a newer holder")
         case "QUEUE_AHEAD":
