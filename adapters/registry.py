@@ -3,6 +3,7 @@
 from typing import Final
 
 from commands import (
+    extensions,
     identity,
     join_tokens,
     joining,
@@ -18,6 +19,7 @@ from commands import (
 )
 from domain import operation
 from queries import audit, bookings, capacity, devices, events, node_history
+from queries import extensions as extension_queries
 from queries import join_tokens as join_token_queries
 from queries import node_commands as node_command_queries
 from queries import nodes as node_queries
@@ -47,6 +49,8 @@ OPERATIONS: Final = operation.table(
     capacity.OPERATIONS,
     reservations.OPERATIONS,
     reservation_queries.OPERATIONS,
+    extensions.OPERATIONS,
+    extension_queries.OPERATIONS,
     bookings.OPERATIONS,
     audit.OPERATIONS,
     events.OPERATIONS,

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from domain import (
     admission,
+    extension,
     join_token,
     node,
     node_command,
@@ -58,6 +59,10 @@ def _claimant(state: reservation.State) -> tuple[str, ...]:
     return (state.draft.tenant_id,) if state.draft else ()
 
 
+def _requester(state: extension.State) -> tuple[str, ...]:
+    return (state.draft.tenant_id,) if state.draft else ()
+
+
 def _nobody(state: tenant.State) -> tuple[str, ...]:
     """The tenant tree and access files are the platform's to read, with scope=fleet."""
     return ()
@@ -66,6 +71,7 @@ def _nobody(state: tenant.State) -> tuple[str, ...]:
 KINDS: Final[dict[str, Kind]] = {
     "adm": Kind("admission", admission.State(), admission.evolve, get_args(admission.Events), _caller),
     "cmd": Kind("command", node_command.State(), node_command.evolve, get_args(node_command.Events), _owner),
+    "ext": Kind("extension", extension.State(), extension.evolve, get_args(extension.Events), _requester),
     "jt": Kind("join token", join_token.State(), join_token.evolve, get_args(join_token.Events), _tenant),
     "node": Kind("node", node.State(), node_fold.evolve, get_args(node.Events), _owner, snapshot_every=100),
     "poff": Kind("offering", offering.State(), offering.evolve, get_args(offering.Events), _both_sides),

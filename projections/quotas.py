@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 
+from msgspec.structs import replace
+
 from domain import offering, reservation
 from domain.event import Recorded
 from projections.projection import Inline, Phase, Statement
@@ -103,6 +105,19 @@ def _admit(stream: str, claimed: reservation.Claimed) -> Iterator[Statement]:
         yield Statement(Phase.QUOTA, scope, sql, params)
 
 
+def _move_end(stream: str, event: reservation.Extended) -> Iterator[Statement]:
+    """Checked is what an extension adds; what a shortening leaves is there for others at once."""
+    claimed = event.claimed
+    for scope in claimed.scopes:
+        yield _lock(scope)
+        if event.ends_at > event.former_ends_at:
+            yield _still_offered(scope)
+            added = replace(claimed, from_=event.former_ends_at, until=event.ends_at)
+            yield _peak_within_limit(stream, scope, added)
+    sql = "UPDATE quota_claims SET during = int8range(%s, %s) WHERE reservation_id = %s"
+    yield Statement(Phase.QUOTA, stream, sql, (claimed.from_, claimed.until, stream))
+
+
 def _set_limits(stream: str, quota: Mapping[offering.Resource, int]) -> Iterator[Statement]:
     yield _lock(stream)
     clearing = "DELETE FROM quota_limits WHERE scope = %s"
@@ -141,6 +156,8 @@ def fold(recorded: Recorded) -> Iterator[Statement]:
                 yield _still_offered(scope)
             sql = "UPDATE quota_claims SET during = int8range(%s, %s) WHERE reservation_id = %s"
             yield Statement(Phase.QUOTA, stream, sql, (claimed.from_, claimed.until, stream))
+        case reservation.Extended() as event:
+            yield from _move_end(stream, event)
         case reservation.ReleaseStarted():
             sql = "UPDATE quota_claims SET during = int8range(lower(during), NULL) WHERE reservation_id = %s"
             yield Statement(Phase.QUOTA, stream, sql, (stream,))

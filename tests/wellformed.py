@@ -141,6 +141,8 @@ REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
     "reservations.cancel": ("/v1/reservations/{placed}/cancel", {}),
     "reservations.release": ("/v1/reservations/{bound}/release", {}),
     "reservations.renew": ("/v1/reservations/{leased}/renew", {}),
+    "reservations.extend": ("/v1/reservations/{leased}/extend", {"endsAt": LATER + 3_600_000}),
+    "extensions.list": ("/v1/extensions", {}),
     "bookings.list": ("/v1/bookings", {}),
     "events.stream": ("/v1/events/stream", {}),
     "audit.stream": ("/v1/audit/streams/{pool}", {}),

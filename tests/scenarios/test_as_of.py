@@ -42,6 +42,7 @@ def test_what_has_a_past_is_declared_and_says_what_it_refuses() -> None:
         "joinTokens.list",
         "nodes.list",
         "devices.list",
+        "extensions.list",
     ]
     gets = ["sites.get", "pools.get", "nodes.get", "nodes.inventory", "nodes.spec", "nodes.devices"]
     assert sorted([*lists, *gets, "reservations.list", "reservations.get", "commands.list", "commands.get"]) == PAST
