@@ -3,10 +3,12 @@
 from typing import Final
 
 from commands import (
+    evicting,
     extensions,
     identity,
     join_tokens,
     joining,
+    leases,
     node_command_ends,
     node_commands,
     node_provision,
@@ -14,6 +16,8 @@ from commands import (
     nodes,
     offerings,
     pools,
+    projects,
+    quotas,
     reservations,
     sites,
 )
@@ -21,9 +25,12 @@ from domain import operation
 from queries import audit, bookings, capacity, devices, events, node_history
 from queries import extensions as extension_queries
 from queries import join_tokens as join_token_queries
+from queries import leases as lease_queries
 from queries import node_commands as node_command_queries
 from queries import nodes as node_queries
 from queries import pools as pool_queries
+from queries import projects as project_queries
+from queries import quotas as quota_queries
 from queries import reservations as reservation_queries
 from queries import sites as site_queries
 
@@ -33,6 +40,11 @@ OPERATIONS: Final = operation.table(
     pools.OPERATIONS,
     pool_queries.OPERATIONS,
     offerings.OPERATIONS,
+    evicting.OPERATIONS,
+    projects.OPERATIONS,
+    project_queries.OPERATIONS,
+    quotas.OPERATIONS,
+    quota_queries.OPERATIONS,
     join_tokens.OPERATIONS,
     join_token_queries.OPERATIONS,
     joining.OPERATIONS,
@@ -52,6 +64,8 @@ OPERATIONS: Final = operation.table(
     extensions.OPERATIONS,
     extension_queries.OPERATIONS,
     bookings.OPERATIONS,
+    leases.OPERATIONS,
+    lease_queries.OPERATIONS,
     audit.OPERATIONS,
     events.OPERATIONS,
 )

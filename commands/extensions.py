@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from commands.ports import Loaded, Race
 from commands.unit import Outcome, Unit, changed
-from domain import access, claim, errors, extension, ids, pool, reservation, reservation_life, reservation_view
+from domain import access, claim, errors, extension, ids, pool, quota, reservation, reservation_life, reservation_view
 from domain.event import Change
 from domain.operation import Operation, Request
 
@@ -106,7 +106,7 @@ def _refused(command: Extend, state: reservation.State, unit: Unit) -> errors.Co
     if command.ends_at <= state.ends_at:
         return None
     scopes = state.claimed.scopes if state.claimed else ()
-    if any(unit.load(scope).state.withdrawn for scope in scopes if scope.startswith("poff_")):
+    if any(unit.load(scope).state.withdrawn for scope in scopes if quota.is_offering(scope)):
         return errors.Conflict("the pool is not offered to you any more: it runs to its end and is not extended")
     of: pool.State = unit.load(state.draft.pool_id).state
     gap_ms = of.policy.cleaning_seconds * 1000
@@ -144,6 +144,7 @@ def _apply(extension_id: str, drafted: extension.Drafted, loaded: Loaded, unit: 
         ends_at=drafted.ends_at,
         claimed=claimed,
         gpu_ms=state.draft.gpu_count * (drafted.ends_at - state.starts_at),
+        allocations=tuple(allocation.id for allocation in state.allocations),
         at=unit.now,
     )
 

