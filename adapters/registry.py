@@ -5,6 +5,7 @@ from typing import Final
 from commands import (
     budgets,
     evicting,
+    extensions,
     identity,
     join_tokens,
     joining,
@@ -24,6 +25,7 @@ from commands import (
 from domain import operation
 from queries import audit, bookings, capacity, devices, events, node_history
 from queries import budgets as budget_queries
+from queries import extensions as extension_queries
 from queries import join_tokens as join_token_queries
 from queries import leases as lease_queries
 from queries import node_commands as node_command_queries
@@ -63,6 +65,8 @@ OPERATIONS: Final = operation.table(
     capacity.OPERATIONS,
     reservations.OPERATIONS,
     reservation_queries.OPERATIONS,
+    extensions.OPERATIONS,
+    extension_queries.OPERATIONS,
     bookings.OPERATIONS,
     leases.OPERATIONS,
     lease_queries.OPERATIONS,

@@ -191,7 +191,7 @@ def _place_or_queue(
         found = placing.choose_now(unit.ports, draft.pool_id, placing.Wanted(reservation_id, draft.claim, window))
     priority = offer.priority if offer else 0
 
-    def instead(refusal: errors.QuotaExceeded | errors.BudgetExceeded) -> Outcome:
+    def instead(refusal: errors.Conflict) -> Outcome:
         return _denied(reservation_id, draft, refusal, admitted=True)
 
     scopes = (*((offer.id,) if offer else ()), *quota.scopes(draft.tenant_id, draft.project_id))

@@ -7,6 +7,7 @@ from projections import (
     budgets,
     catalog,
     devices,
+    extensions,
     gates,
     join_tokens,
     keys,
@@ -42,6 +43,7 @@ ASYNC: Final = (
     devices.PROJECTION,
     node_commands.PROJECTION,
     reservations.PROJECTION,
+    extensions.PROJECTION,
     log_time.PROJECTION,
 )
 ALL: Final[tuple[Projection, ...]] = (*INLINE, *ASYNC)

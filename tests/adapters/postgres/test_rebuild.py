@@ -48,6 +48,8 @@ def busy_day(plane: Plane) -> None:
     plane.report(ran["allocations"][0]["nodeId"])
     waiting = plane.acme.reserve(pool_id, "three", startsAt=later)
     assert waiting.json()["state"] == "pending", waiting.text
+    longer = {"endsAt": made.json()["endsAt"] + 1}
+    plane.acme.ok("POST", f"/v1/reservations/{made.json()['id']}/extend", longer, Idempotency_Key="longer")
     plane.settle()
 
 
