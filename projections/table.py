@@ -18,6 +18,7 @@ from projections import (
     quotas,
     reservations,
     sites,
+    usage,
 )
 from projections.projection import Projection
 
@@ -38,6 +39,7 @@ ASYNC: Final = (
     devices.PROJECTION,
     node_commands.PROJECTION,
     reservations.PROJECTION,
+    usage.PROJECTION,
     log_time.PROJECTION,
 )
 ALL: Final[tuple[Projection, ...]] = (*INLINE, *ASYNC)

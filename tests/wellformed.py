@@ -140,6 +140,7 @@ REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
     "reservations.cancel": ("/v1/reservations/{placed}/cancel", {}),
     "reservations.release": ("/v1/reservations/{bound}/release", {}),
     "bookings.list": ("/v1/bookings", {}),
+    "usage.list": ("/v1/usage", {}),
     "events.stream": ("/v1/events/stream", {}),
     "audit.stream": ("/v1/audit/streams/{pool}", {}),
 }

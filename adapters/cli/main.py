@@ -41,6 +41,7 @@ GROUPS: Final = {
     "capacity": "What each pool has, holds and has left.",
     "reservations": "Claims on devices for a time.",
     "bookings": "Devices taken, by interval.",
+    "usage": "GPU-hours of what really ran.",
     "events": "The log as it grows.",
     "audit": "What happened, by whom, under which decision.",
 }

@@ -66,6 +66,7 @@ EXPECTED: dict[str, str] = {
     "reservations.cancel": "401 401 404 403 404 200 404 404",
     "reservations.release": "401 401 404 403 404 200 404 404",
     "bookings.list": READ,
+    "usage.list": READ,
     "events.stream": READ,
     "audit.stream": "401 401 404 403 200 404 403 200",
 }

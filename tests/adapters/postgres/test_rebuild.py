@@ -39,6 +39,7 @@ def busy_day(plane: Plane) -> None:
         assert made.status_code == 201, made.text
     waiting = plane.acme.reserve(pool_id, "three", startsAt=later)
     assert waiting.json()["state"] == "pending", waiting.text
+    plane.activate(plane.acme, plane.acme.reserve(pool_id, "four", durationSeconds=1800).json()["id"])
     plane.settle()
 
 
