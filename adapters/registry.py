@@ -17,7 +17,7 @@ from commands import (
     sites,
 )
 from domain import operation
-from queries import audit, bookings, capacity, devices, events, node_history, usage
+from queries import audit, bookings, capacity, devices, events, node_history, preview, usage
 from queries import join_tokens as join_token_queries
 from queries import node_commands as node_command_queries
 from queries import nodes as node_queries
@@ -47,6 +47,7 @@ OPERATIONS: Final = operation.table(
     capacity.OPERATIONS,
     reservations.OPERATIONS,
     reservation_queries.OPERATIONS,
+    preview.OPERATIONS,
     bookings.OPERATIONS,
     usage.OPERATIONS,
     audit.OPERATIONS,
