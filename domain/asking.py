@@ -28,6 +28,7 @@ class Asking(Request, frozen=True, kw_only=True):
     starts_at: Annotated[int, Meta(ge=0, le=2**53, description="epoch ms")] | None = None
     duration_seconds: Annotated[int, Meta(ge=60, le=366 * 86_400)]
     binding: reservation.Binding = "hold"
+    lease_seconds: Annotated[int, Meta(ge=30, le=86_400, description="active, it ends unless renewed")] | None = None
     spot: bool = False
     max_pending_seconds: Annotated[int, Meta(ge=0, le=366 * 86_400, description="0: now or never")] | None = None
     project_id: str | None = None
@@ -86,6 +87,7 @@ def draft(
         body=body,
         at=now,
         labels=asked.labels,
+        lease_seconds=asked.lease_seconds,
         starts_at=starts_at if starts_at is None else max(starts_at, now),
         project_id=asked.project_id,
     )

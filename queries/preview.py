@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal
 
 from msgspec import Meta, Struct
 
-from domain import asking, claim, errors, ids, offering, placement, pool, reservation
+from domain import asking, claim, errors, ids, offering, placement, pool, quota, reservation
 from domain.access import Foresight, Resource
 from domain.calendar import Calendar
 from domain.operation import Answer, Operation
@@ -103,8 +103,11 @@ def preview(query: Preview, read: Reader) -> Answer:
 
 def _must_be_seen(query: Preview, read: Reader) -> None:
     """Nodes resolve for their owner alone, so that nobody else can ask what would be without one."""
-    if query.project_id is not None and read.resolve("compute-project", query.project_id) is None:
-        raise read.unseen("compute-project", query.project_id, "projectId")
+    if query.project_id is not None:
+        if read.resolve("compute-project", query.project_id) is None:
+            raise read.unseen("compute-project", query.project_id, "projectId")
+        if read.load(query.project_id).state.archived_at is not None:
+            raise errors.archived("projectId")
     for index, node_id in enumerate(query.without):
         ids.parse("node", node_id, f"without[{index}]")
         if read.resolve("compute-node", node_id) is None:
@@ -132,7 +135,8 @@ def _answer(query: Preview, what: _What, fit: _Fit, seed: str, read: Reader) -> 
     ahead = _ahead(read, draft, priority)
     at_once = asking.at_once(draft)
     window = at_once if fit.members and not ahead else asking.waiting(draft)[0]
-    peaks = quota_peaks.peaks(read, [offer_id] if offer_id else [], claim.resources(draft.claim), window, query.quotas)
+    scopes = [*filter(None, [offer_id]), *quota.scopes(me, query.project_id)]
+    peaks = quota_peaks.peaks(read, scopes, claim.resources(draft.claim), window, query.quotas)
     attributes = reservation.attributes(draft)
     resource = Resource("compute-reservation", seed, me, attributes, "compute-pool", query.pool_id)
     foreseen = read.ahead.foresee(CREATE, resource)

@@ -75,7 +75,7 @@ def lost(dice: random.Random, members: list[reservation.Allocation], now: int) -
     yield now, reservation.MemberLost(gone.id, "node_1", "NodeLost", now)
     members.append(allocation())
     starts_at = now + dice.randrange(HOUR)
-    yield now, reservation.MemberPlaced("pool_1", "acme", members[-1], starts_at, starts_at + HOUR, 2)
+    yield now, reservation.MemberPlaced("pool_1", "acme", members[-1], starts_at, starts_at + HOUR, 2, now)
     if dice.random() < 0.7:
         yield now + HOUR // 2, reservation.Prepared(members[-1].id, 2)
         yield now + HOUR // 2, reservation.Prepared(members[-1].id, 2)

@@ -46,7 +46,8 @@ def test_it_shows_where_a_claim_would_land_and_what_its_quota_would_be(plane: Pl
         3,
     )
     assert shown["obstacles"] == []
-    (quota,) = shown["quota"]
+    quota, of_tenant = shown["quota"]
+    assert (of_tenant["kind"], of_tenant["limit"], of_tenant["before"]) == ("tenant", None, 2)
     assert {name: quota[name] for name in ("kind", "resource", "limit", "before", "after")} == {
         "kind": "offering", "resource": "gpu", "limit": 6, "before": 2, "after": 5,
     }  # fmt: skip
@@ -138,6 +139,23 @@ def test_what_if_a_quota_were_another(plane: Plane) -> None:
     assert look(plane, plane.acme, pool_id, devices=gpus(4), quotas={"gpu": 4})["state"] == "placed"
     assert look(plane, plane.acme, pool_id, quotas={"gpu": 0})["state"] == "denied"
     assert plane.acme.reserve(pool_id, devices=gpus(4)).status_code == 409, "it was but a question"
+
+
+def test_the_quotas_of_tenant_and_project_count_as_well(plane: Plane) -> None:
+    pool_id, _ = plane.fleet()
+    project_id = plane.acme.ok("POST", "/v1/projects", {"name": "vision"})["id"]
+    plane.root.ok("PUT", "/v1/quotas/tenant/acme", {"limits": {"gpu": 3}})
+    plane.acme.ok("PUT", f"/v1/quotas/project/{project_id}", {"limits": {"gpu": 2}})
+    shown = look(plane, plane.acme, pool_id, devices=gpus(3), projectId=project_id)
+    assert [(q["kind"], q["limit"], q["after"]) for q in shown["quota"]] == [
+        ("offering", 8, 3),
+        ("tenant", 3, 3),
+        ("project", 2, 3),
+    ]
+    assert [o["message"] for o in shown["obstacles"]] == ["the project's quota of gpu is 2; its use would peak at 3"]
+    plane.acme.ok("POST", f"/v1/projects/{project_id}/archive", {})
+    archived = ask(plane.acme, pool_id, projectId=project_id)
+    assert (archived.status_code, archived.json()["errors"][0]["field"]) == (409, "projectId")
 
 
 def test_what_if_a_node_were_not_there_only_its_owner_asks(plane: Plane) -> None:

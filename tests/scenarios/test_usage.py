@@ -45,6 +45,16 @@ def test_it_counts_from_active_to_release_and_whose_it_was(plane: Plane) -> None
     assert together["gpuHours"] > hours
 
 
+def test_a_project_has_its_own_row_and_can_be_asked_for(plane: Plane) -> None:
+    pool_id, _ = plane.fleet()
+    project_id = plane.acme.ok("POST", "/v1/projects", {"name": "vision"})["id"]
+    for fields in ({}, {"projectId": project_id}):
+        plane.activate(plane.acme, plane.acme.reserve(pool_id, **fields).json()["id"])
+    assert [row.get("projectId") for row in rows(plane, plane.acme)] == [project_id, None]
+    (own,) = rows(plane, plane.acme, f"&projectId={project_id}")
+    assert own["projectId"] == project_id
+
+
 def test_a_window_cuts_what_began_before_it_and_what_still_runs(plane: Plane) -> None:
     pool_id, _ = plane.fleet()
     made = plane.acme.reserve(pool_id).json()
