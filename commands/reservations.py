@@ -1,16 +1,16 @@
 """Reservations: create, cancel, release (domain.md §5)."""
 
 import hashlib
-from typing import Annotated, Final, NoReturn
+from typing import Final, NoReturn
 
 import msgspec
-from msgspec import Meta
 
 from commands import ending, placing
 from commands.ports import Loaded, Offer, Race
 from commands.unit import Contested, Outcome, Unit, changed
 from domain import (
     access,
+    asking,
     claim,
     errors,
     ids,
@@ -22,30 +22,13 @@ from domain import (
     reservation_view,
 )
 from domain.event import Change
-from domain.labels import Labels
 from domain.operation import Operation, Request
 
-LATE_MS: Final = 5_000
-AHEAD_MS: Final = 5 * 366 * 86_400_000
 PLACE_TRIES: Final = 5
 
 
-class Create(Request, frozen=True, kw_only=True):
+class Create(asking.Asking, frozen=True, kw_only=True):
     """A claim on a pool, per node of the gang; without `startsAt` it starts now or as soon as it can."""
-
-    pool_id: str
-    devices: Annotated[tuple[claim.DeviceLine, ...], Meta(min_length=1, max_length=16)]
-    nodes: Annotated[int, Meta(ge=1, le=1024, description="gang size")] = 1
-    topology: claim.Topology | None = None
-    scalars: dict[claim.Scalar, Annotated[int, Meta(ge=0, le=2**40)]] = {}
-    starts_at: Annotated[int, Meta(ge=0, le=2**53, description="epoch ms")] | None = None
-    duration_seconds: Annotated[int, Meta(ge=60, le=366 * 86_400)]
-    binding: reservation.Binding = "hold"
-    lease_seconds: Annotated[int, Meta(ge=30, le=86_400, description="active, it ends unless renewed")] | None = None
-    spot: bool = False
-    max_pending_seconds: Annotated[int, Meta(ge=0, le=366 * 86_400, description="0: now or never")] | None = None
-    project_id: str | None = None
-    labels: Labels = {}
 
 
 class Act(Request, frozen=True, kw_only=True):
@@ -61,9 +44,8 @@ def create(command: Create, unit: Unit) -> Outcome:
         _again(reservation_id, held, body)
     unit.resolve("compute-pool", command.pool_id, "poolId")
     of: pool.State = unit.existing(command.pool_id, "poolId").state
-    asked = claim.Claim(command.devices, command.nodes, command.topology, command.scalars)
-    check(command, asked, of, unit)
-    draft = _draft(command, asked, of, unit, body)
+    check(command, of, unit)
+    draft = _draft(command, of, unit, body)
     attributes = reservation.attributes(draft)
     resource = access.Resource(
         "compute-reservation", reservation_id, session.tenant_id, attributes, "compute-pool", command.pool_id
@@ -80,31 +62,9 @@ def create(command: Create, unit: Unit) -> Outcome:
     return _place_or_queue(reservation_id, draft, offer, unit)
 
 
-def check(command: Create, asked: claim.Claim, of: pool.State, unit: Unit) -> None:
+def check(command: Create, of: pool.State, unit: Unit) -> None:
     """Refuse what cannot be, naming the field; nothing of it is recorded."""
-    claim.check(asked)
-    if not any(line.count for line in command.devices):
-        raise errors.Invalid("devices[0].count", "ask for at least one device")
-    if of.retired:
-        raise errors.Conflict("the pool is retired and takes nothing new")
-    if pool.binding(of) != "hold":
-        raise errors.Invalid("poolId", f"pools of class {of.class_} cannot be reserved yet: only binding hold is built")
-    if command.binding != "hold":
-        raise errors.Invalid("binding", "reservations of this pool have binding hold")
-    sold = pool.device_classes(of)
-    for index, line in enumerate(command.devices):
-        if line.class_ not in sold:
-            raise errors.Invalid(f"devices[{index}].class", f"this pool has {', '.join(sold)}")
-        if line.selector is not None:
-            unit.ports.selectors.compile(line.selector, f"devices[{index}].selector")
-    if command.starts_at is not None:
-        if command.starts_at < unit.now - LATE_MS:
-            raise errors.Invalid("startsAt", f"lies in the past; now is {unit.now}")
-        if command.starts_at > unit.now + AHEAD_MS:
-            raise errors.Invalid("startsAt", "lies more than five years ahead")
-    longest = of.policy.max_pending
-    if command.max_pending_seconds is not None and command.max_pending_seconds > longest:
-        raise errors.Invalid("maxPendingSeconds", f"claims of this pool wait at most {longest} seconds")
+    asking.check(command, of, unit.now, unit.ports.selectors)
     if command.project_id is not None:
         _takes_more(command.project_id, unit)
 
@@ -116,31 +76,10 @@ def _takes_more(project_id: str, unit: Unit) -> None:
         raise errors.archived("projectId")
 
 
-def _draft(command: Create, asked: claim.Claim, of: pool.State, unit: Unit, body: str) -> reservation.Drafted:
-    waits = command.max_pending_seconds
-    starts_at = command.starts_at
+def _draft(command: Create, of: pool.State, unit: Unit, body: str) -> reservation.Drafted:
     with unit.ports.calendars.locked(command.pool_id) as calendar:
         largest = max((entry.node.gpus for entry in calendar.entries.values()), default=0)
-    return reservation.Drafted(
-        tenant_id=unit.session.tenant_id,
-        identity_id=unit.session.identity_id,
-        pool_id=command.pool_id,
-        pool_name=of.name,
-        claim=asked,
-        duration_seconds=command.duration_seconds,
-        binding=command.binding,
-        spot=command.spot,
-        max_pending_seconds=of.policy.max_pending if waits is None else waits,
-        gpu_count=claim.gpu_count(asked, largest),
-        gpu_model=of.gpu_model,
-        region=of.region,
-        body=body,
-        at=unit.now,
-        labels=command.labels,
-        lease_seconds=command.lease_seconds,
-        starts_at=starts_at if starts_at is None else max(starts_at, unit.now),
-        project_id=command.project_id,
-    )
+    return asking.draft(command, of, unit.session, unit.now, largest, body)
 
 
 def _again(reservation_id: str, held: Loaded, body: str) -> NoReturn:
@@ -173,9 +112,7 @@ def _denied(reservation_id: str, draft: reservation.Drafted, refusal: errors.Ref
 
 def _place_or_queue(reservation_id: str, draft: reservation.Drafted, offer: Offer | None, unit: Unit) -> Outcome:
     """Placed at once when it fits and nobody is ahead; else it waits with its claim (architecture.md §4)."""
-    duration_ms = draft.duration_seconds * 1000
-    start = unit.now if draft.starts_at is None else draft.starts_at
-    window = (start, start + duration_ms)
+    window = asking.at_once(draft)
     found = None
     if not unit.behind and len(unit.races) < PLACE_TRIES:
         found = placing.choose_now(unit.ports, draft.pool_id, placing.Wanted(reservation_id, draft.claim, window))
@@ -219,12 +156,7 @@ def _queue(
         expired = reservation.Expired("QueueAhead" if unit.behind else "NoCapacity", unit.now)
         change = Change(reservation_id, 0, (draft, expired))
         return Outcome((change,), refusal=_no_capacity(reservation_id, unit.behind))
-    duration_ms, waits_ms = draft.duration_seconds * 1000, draft.max_pending_seconds * 1000
-    give_up_at = unit.now + waits_ms
-    window = (unit.now, give_up_at + duration_ms)
-    if draft.starts_at is not None:
-        window = (draft.starts_at, draft.starts_at + duration_ms)
-        give_up_at = min(give_up_at, window[1])
+    window, give_up_at = asking.waiting(draft)
     claimed = reservation.Claimed(scopes, claim.resources(draft.claim), *window)
     queued = reservation.Queued(
         pool_id=draft.pool_id,
@@ -235,7 +167,7 @@ def _queue(
         give_up_at=give_up_at,
         earliest_start=None
         if draft.starts_at is not None
-        else placing.earliest(unit.ports, draft.pool_id, draft.claim, duration_ms, unit.now),
+        else placing.earliest(unit.ports, draft.pool_id, draft.claim, draft.duration_seconds * 1000, unit.now),
     )
     admitted = reservation.Admitted(unit.admission_id, claimed, priority)
     return Outcome((Change(reservation_id, 0, (draft, admitted, queued)),), instead=instead)  # type: ignore[arg-type]
