@@ -181,7 +181,7 @@ def _place_or_queue(reservation_id: str, draft: reservation.Drafted, offer: Offe
         found = placing.choose_now(unit.ports, draft.pool_id, placing.Wanted(reservation_id, draft.claim, window))
     priority = offer.priority if offer else 0
 
-    def instead(refusal: errors.QuotaExceeded) -> Outcome:
+    def instead(refusal: errors.Conflict) -> Outcome:
         return _denied(reservation_id, draft, refusal, admitted=True)
 
     scopes = (*((offer.id,) if offer else ()), *quota.scopes(draft.tenant_id, draft.project_id))

@@ -191,7 +191,8 @@ class Stays(Event, frozen=True, tag="reservation.stays.1"):
 class Extended(Event, frozen=True, tag="reservation.extended.1"):
     """Its end moves, on the devices that it has; `claimed` is the whole claim as it is from here on.
 
-    An end before `former_ends_at` shortens. `gpu_ms` is the budget that the whole now takes.
+    An end before `former_ends_at` shortens. `gpu_ms` is the budget that the whole now takes, `allocations` are the
+    ids of those that move.
     """
 
     extension_id: str
@@ -201,6 +202,7 @@ class Extended(Event, frozen=True, tag="reservation.extended.1"):
     ends_at: int
     claimed: Claimed
     gpu_ms: int
+    allocations: tuple[str, ...]
     at: int
 
 
