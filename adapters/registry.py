@@ -3,6 +3,7 @@
 from typing import Final
 
 from commands import (
+    confirming,
     evicting,
     extensions,
     identity,
@@ -61,6 +62,7 @@ OPERATIONS: Final = operation.table(
     capacity.OPERATIONS,
     reservations.OPERATIONS,
     reservation_queries.OPERATIONS,
+    confirming.OPERATIONS,
     extensions.OPERATIONS,
     extension_queries.OPERATIONS,
     preview.OPERATIONS,

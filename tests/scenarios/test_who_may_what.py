@@ -74,6 +74,7 @@ EXPECTED: dict[str, str] = {
     "reservations.cancel": "401 401 404 403 404 200 404 404",
     "reservations.release": "401 401 404 403 404 200 404 404",
     "reservations.renew": "401 401 404 403 404 200 404 404",
+    "reservations.confirm": "401 401 404 403 404 200 404 404",
     "reservations.extend": "401 401 404 403 404 200 404 404",
     "extensions.list": READ,
     "bookings.list": READ,
