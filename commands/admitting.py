@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from commands import placing
+from commands import budgets, placing
 from commands.ports import Offer
 from commands.unit import Contested, Outcome, Unit
 from domain import access, asking, claim, errors, pool, quota, reservation, reservation_terms
@@ -34,8 +34,8 @@ def resource(asked: Asked) -> access.Resource:
     return access.Resource("compute-reservation", asked.id, draft.tenant_id, attributes, "compute-pool", draft.pool_id)
 
 
-def admit(asked: Asked, unit: Unit) -> Outcome:
-    """It is allowed: what the offering, quota and room make of it."""
+def admit(asked: Asked, unit: Unit, *, confirmed: bool = False) -> Outcome:
+    """It is allowed: what the offering, budget, quota and room make of it."""
     draft = asked.draft
     of: pool.State = unit.existing(draft.pool_id, "poolId").state
     offer = None
@@ -43,7 +43,14 @@ def admit(asked: Asked, unit: Unit) -> Outcome:
         offer = unit.ports.store.offer(draft.tenant_id, draft.pool_id)
         if offer is None:
             raise unit.unseen("compute-pool", draft.pool_id, "poolId")
-    return _place_or_queue(asked, offer, unit)
+    checks = of.policy.admission.budget_check
+    over = None if checks == "off" or confirmed else budgets.exceeded(unit.ports, draft)
+    if over is not None and checks == "confirm":
+        return awaits(asked, "OverBudget", budgets.refusal(over).detail, unit, admitted=True)
+    if over is not None:
+        return denied(asked, budgets.refusal(over), admitted=True)
+    spends = () if checks == "off" else (budgets.budgeted(draft, enforced=checks == "enforce"),)
+    return _place_or_queue(asked, offer, spends, unit)
 
 
 def denied(asked: Asked, refusal: errors.Refusal, *, admitted: bool) -> Outcome:
@@ -69,7 +76,7 @@ def no_capacity(reservation_id: str, behind: bool) -> errors.DoubleBooked:
     return refusal
 
 
-def _place_or_queue(asked: Asked, offer: Offer | None, unit: Unit) -> Outcome:
+def _place_or_queue(asked: Asked, offer: Offer | None, spends: tuple[reservation.Budgeted, ...], unit: Unit) -> Outcome:
     """Placed at once when it fits and nobody is ahead; else it waits with its claim (architecture.md §4)."""
     draft = asked.draft
     window = asking.at_once(draft, unit.now)
@@ -85,7 +92,7 @@ def _place_or_queue(asked: Asked, offer: Offer | None, unit: Unit) -> Outcome:
 
     scopes = (*((offer.id,) if offer else ()), *quota.scopes(draft.tenant_id, draft.project_id))
     if found is None:
-        return _queue(asked, scopes, priority, unit, instead)
+        return _queue(asked, spends, scopes, priority, unit, instead)
     claimed = reservation.Claimed(scopes, claim.resources(draft.claim), *window)
     admitted = reservation.Admitted(unit.admission_id, claimed, priority)
     placed = reservation.Placed(
@@ -102,10 +109,17 @@ def _place_or_queue(asked: Asked, offer: Offer | None, unit: Unit) -> Outcome:
     )
     atoms = tuple(atom for allocation in found for atom in allocation.atoms)
     contested = Contested(draft.pool_id, atoms, window, tuple(allocation.id for allocation in found))
-    return Outcome((asked.change(admitted, placed),), contested=contested, instead=instead)
+    return Outcome((asked.change(*spends, admitted, placed),), contested=contested, instead=instead)
 
 
-def _queue(asked: Asked, scopes: tuple[str, ...], priority: int, unit: Unit, instead: object) -> Outcome:
+def _queue(
+    asked: Asked,
+    spends: tuple[reservation.Budgeted, ...],
+    scopes: tuple[str, ...],
+    priority: int,
+    unit: Unit,
+    instead: object,
+) -> Outcome:
     draft = asked.draft
     if draft.max_pending_seconds == 0:
         expired = reservation.Expired("QueueAhead" if unit.behind else "NoCapacity", unit.now)
@@ -124,4 +138,4 @@ def _queue(asked: Asked, scopes: tuple[str, ...], priority: int, unit: Unit, ins
         else placing.earliest(unit.ports, draft.pool_id, draft.claim, draft.duration_seconds * 1000, unit.now),
     )
     admitted = reservation.Admitted(unit.admission_id, claimed, priority)
-    return Outcome((asked.change(admitted, queued),), instead=instead)  # type: ignore[arg-type]
+    return Outcome((asked.change(*spends, admitted, queued),), instead=instead)  # type: ignore[arg-type]

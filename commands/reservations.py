@@ -158,6 +158,7 @@ OPERATIONS = (
             errors.Conflict,
             errors.DoubleBooked,
             errors.QuotaExceeded,
+            errors.BudgetExceeded,
             errors.KeyReused,
         ),
         key="required",

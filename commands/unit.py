@@ -31,8 +31,8 @@ class Outcome(msgspec.Struct, frozen=True):
 
     `refusal` is the answer when what was recorded is itself a no; `reveal` adds to the answer what is never stored;
     `meta` says who acted where there is no session; `admitted` is false for what IAM refused. `contested` are atoms
-    that a rival may win, `instead` records a refusal that only the append can find: a quota's, and where nothing else
-    can be chosen instead of what is contested, that of a device that is booked.
+    that a rival may win, `instead` records a refusal that only the append can find: a quota's, a budget's, and where
+    nothing else can be chosen instead of what is contested, that of a device that is booked.
     """
 
     changes: tuple[Change, ...]
@@ -164,7 +164,7 @@ def _attempt(operation: Operation, unit: Unit, outcome: Outcome, keyed: tuple[st
         answer = _record(operation, unit, outcome, keyed)
         recorded = True
         return answer
-    except (errors.QuotaExceeded, errors.DoubleBooked) as refusal:
+    except (errors.QuotaExceeded, errors.BudgetExceeded, errors.DoubleBooked) as refusal:
         chosen = isinstance(refusal, errors.DoubleBooked) and outcome.contested is not None
         if outcome.instead is None or chosen:
             raise
