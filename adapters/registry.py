@@ -4,6 +4,7 @@ from typing import Final
 
 from commands import (
     budgets,
+    confirming,
     evicting,
     extensions,
     identity,
@@ -23,7 +24,7 @@ from commands import (
     sites,
 )
 from domain import operation
-from queries import audit, bookings, capacity, devices, events, node_history
+from queries import audit, bookings, capacity, devices, events, node_history, preview, usage
 from queries import budgets as budget_queries
 from queries import extensions as extension_queries
 from queries import join_tokens as join_token_queries
@@ -65,9 +66,12 @@ OPERATIONS: Final = operation.table(
     capacity.OPERATIONS,
     reservations.OPERATIONS,
     reservation_queries.OPERATIONS,
+    confirming.OPERATIONS,
     extensions.OPERATIONS,
     extension_queries.OPERATIONS,
+    preview.OPERATIONS,
     bookings.OPERATIONS,
+    usage.OPERATIONS,
     leases.OPERATIONS,
     lease_queries.OPERATIONS,
     audit.OPERATIONS,

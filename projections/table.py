@@ -21,6 +21,7 @@ from projections import (
     quotas,
     reservations,
     sites,
+    usage,
 )
 from projections.projection import Projection
 
@@ -44,6 +45,7 @@ ASYNC: Final = (
     node_commands.PROJECTION,
     reservations.PROJECTION,
     extensions.PROJECTION,
+    usage.PROJECTION,
     log_time.PROJECTION,
 )
 ALL: Final[tuple[Projection, ...]] = (*INLINE, *ASYNC)
