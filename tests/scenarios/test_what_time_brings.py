@@ -1,5 +1,7 @@
 """What time alone brings about, with the clock of a store that is ahead."""
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 from domain.event import Fence
@@ -68,3 +70,30 @@ def test_a_due_end_comes_before_the_start_that_follows_it(plane: Plane, fence: F
     assert plane.acme.ok("GET", f"/v1/reservations/{first['id']}")["state"] == "released"
     plane.report(node_id)
     assert plane.acme.ok("GET", f"/v1/reservations/{second['id']}")["state"] == "active"
+
+
+def test_it_waits_in_binding_while_the_one_before_still_has_its_device(plane: Plane, fence: Fence) -> None:
+    """O15: prepared is not enough; what the one before does not give back in time makes it fail."""
+    pool_id, (node_id,) = plane.fleet(gpus=1)
+    first = plane.acme.reserve(pool_id, durationSeconds=60).json()
+    second = plane.acme.reserve(pool_id, startsAt=first["endsAt"]).json()
+    pass_time(plane, first, 0, fence)
+    plane.report(node_id)
+    assert pass_time(plane, first, 60_000, fence)["state"] == "releasing"
+    waits = pass_time(plane, second, 60_000, fence)
+    assert (waits["state"], waits["stateReason"]) == ("binding", "AtomNotReleased")
+    assert pass_time(plane, second, 300_000, fence)["state"] == "binding"
+    failed = pass_time(plane, second, 400_000, fence)
+    assert (failed["state"], failed["stateReason"]) == ("failed", "BindTimeout")
+
+
+def test_a_window_is_so_many_milliseconds_whatever_local_clocks_show(plane: Plane) -> None:
+    """O04: it begins and ends at 02:30 of the night in which European clocks go back."""
+    year = datetime.now(UTC).year + 1
+    sunday = max(day for n in range(25, 32) if (day := datetime(year, 10, n, tzinfo=UTC)).weekday() == 6)
+    start = int((sunday + timedelta(minutes=30)).timestamp() * 1000)
+    pool_id, _ = plane.fleet(gpus=1)
+    made = plane.acme.reserve(pool_id, startsAt=start, durationSeconds=3600).json()
+    assert (made["state"], made["startsAt"], made["endsAt"]) == ("placed", start, start + HOUR)
+    following = plane.acme.reserve(pool_id, startsAt=made["endsAt"], durationSeconds=3600).json()
+    assert (following["state"], following["endsAt"]) == ("placed", start + 2 * HOUR)
