@@ -23,7 +23,7 @@ from commands import (
     sites,
 )
 from domain import operation
-from queries import audit, bookings, capacity, devices, events, node_history
+from queries import audit, bookings, capacity, devices, events, node_history, preview, usage
 from queries import extensions as extension_queries
 from queries import join_tokens as join_token_queries
 from queries import leases as lease_queries
@@ -65,7 +65,9 @@ OPERATIONS: Final = operation.table(
     confirming.OPERATIONS,
     extensions.OPERATIONS,
     extension_queries.OPERATIONS,
+    preview.OPERATIONS,
     bookings.OPERATIONS,
+    usage.OPERATIONS,
     leases.OPERATIONS,
     lease_queries.OPERATIONS,
     audit.OPERATIONS,

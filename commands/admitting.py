@@ -10,7 +10,7 @@ from msgspec import Struct
 from commands import placing
 from commands.ports import Offer
 from commands.unit import Contested, Outcome, Unit
-from domain import access, claim, errors, pool, quota, reservation, reservation_terms
+from domain import access, asking, claim, errors, pool, quota, reservation, reservation_terms
 from domain.event import Change
 
 PLACE_TRIES: Final = 5
@@ -69,16 +69,10 @@ def no_capacity(reservation_id: str, behind: bool) -> errors.DoubleBooked:
     return refusal
 
 
-def _window(draft: reservation.Drafted, now: int) -> tuple[int, int]:
-    """A start that comes late keeps its end: of what was confirmed late, less is left, or nothing."""
-    start = now if draft.starts_at is None else draft.starts_at
-    return max(start, now), start + draft.duration_seconds * 1000
-
-
 def _place_or_queue(asked: Asked, offer: Offer | None, unit: Unit) -> Outcome:
     """Placed at once when it fits and nobody is ahead; else it waits with its claim (architecture.md §4)."""
     draft = asked.draft
-    window = _window(draft, unit.now)
+    window = asking.at_once(draft, unit.now)
     if window[0] >= window[1]:
         return Outcome((asked.change(reservation.Expired("WindowPassed", unit.now)),))
     found = None
@@ -116,12 +110,7 @@ def _queue(asked: Asked, scopes: tuple[str, ...], priority: int, unit: Unit, ins
     if draft.max_pending_seconds == 0:
         expired = reservation.Expired("QueueAhead" if unit.behind else "NoCapacity", unit.now)
         return Outcome((asked.change(expired),), refusal=no_capacity(asked.id, unit.behind))
-    duration_ms, waits_ms = draft.duration_seconds * 1000, draft.max_pending_seconds * 1000
-    give_up_at = unit.now + waits_ms
-    window = (unit.now, give_up_at + duration_ms)
-    if draft.starts_at is not None:
-        window = (draft.starts_at, draft.starts_at + duration_ms)
-        give_up_at = min(give_up_at, window[1])
+    window, give_up_at = asking.waiting(draft, unit.now)
     claimed = reservation.Claimed(scopes, claim.resources(draft.claim), *window)
     queued = reservation.Queued(
         pool_id=draft.pool_id,
@@ -132,7 +121,7 @@ def _queue(asked: Asked, scopes: tuple[str, ...], priority: int, unit: Unit, ins
         give_up_at=give_up_at,
         earliest_start=None
         if draft.starts_at is not None
-        else placing.earliest(unit.ports, draft.pool_id, draft.claim, duration_ms, unit.now),
+        else placing.earliest(unit.ports, draft.pool_id, draft.claim, draft.duration_seconds * 1000, unit.now),
     )
     admitted = reservation.Admitted(unit.admission_id, claimed, priority)
     return Outcome((asked.change(admitted, queued),), instead=instead)  # type: ignore[arg-type]

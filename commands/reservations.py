@@ -1,16 +1,15 @@
 """Reservations: create, cancel, release (domain.md §5)."""
 
 import hashlib
-from typing import Annotated, Final
+from typing import Final
 
 import msgspec
-from msgspec import Meta
 
 from commands import admitting, ending
 from commands.ports import Loaded, Race
 from commands.unit import Outcome, Unit, changed
 from domain import (
-    claim,
+    asking,
     errors,
     ids,
     pool,
@@ -19,30 +18,13 @@ from domain import (
     reservation_life,
     reservation_view,
 )
-from domain.labels import Labels
 from domain.operation import Operation, Request
 
-LATE_MS: Final = 5_000
-AHEAD_MS: Final = 5 * 366 * 86_400_000
 _ASK_THEM: Final = "not allowed to you for this person; they allow it in IAM, or confirm in a session of their own"
 
 
-class Create(Request, frozen=True, kw_only=True):
+class Create(asking.Asking, frozen=True, kw_only=True):
     """A claim on a pool, per node of the gang; without `startsAt` it starts now or as soon as it can."""
-
-    pool_id: str
-    devices: Annotated[tuple[claim.DeviceLine, ...], Meta(min_length=1, max_length=16)]
-    nodes: Annotated[int, Meta(ge=1, le=1024, description="gang size")] = 1
-    topology: claim.Topology | None = None
-    scalars: dict[claim.Scalar, Annotated[int, Meta(ge=0, le=2**40)]] = {}
-    starts_at: Annotated[int, Meta(ge=0, le=2**53, description="epoch ms")] | None = None
-    duration_seconds: Annotated[int, Meta(ge=60, le=366 * 86_400)]
-    binding: reservation.Binding = "hold"
-    lease_seconds: Annotated[int, Meta(ge=30, le=86_400, description="active, it ends unless renewed")] | None = None
-    spot: bool = False
-    max_pending_seconds: Annotated[int, Meta(ge=0, le=366 * 86_400, description="0: now or never")] | None = None
-    project_id: str | None = None
-    labels: Labels = {}
 
 
 class Act(Request, frozen=True, kw_only=True):
@@ -58,9 +40,8 @@ def create(command: Create, unit: Unit) -> Outcome:
         return _again(reservation_id, held, body, unit)
     unit.resolve("compute-pool", command.pool_id, "poolId")
     of: pool.State = unit.existing(command.pool_id, "poolId").state
-    claimed = claim.Claim(command.devices, command.nodes, command.topology, command.scalars)
-    check(command, claimed, of, unit)
-    asked = admitting.Asked(reservation_id, _draft(command, claimed, of, unit, body))
+    check(command, of, unit)
+    asked = admitting.Asked(reservation_id, _draft(command, of, unit, body))
     try:
         unit.decide(admitting.resource(asked))
     except errors.AccessDenied as refusal:
@@ -70,31 +51,9 @@ def create(command: Create, unit: Unit) -> Outcome:
     return admitting.admit(asked, unit)
 
 
-def check(command: Create, asked: claim.Claim, of: pool.State, unit: Unit) -> None:
+def check(command: Create, of: pool.State, unit: Unit) -> None:
     """Refuse what cannot be, naming the field; nothing of it is recorded."""
-    claim.check(asked)
-    if not any(line.count for line in command.devices):
-        raise errors.Invalid("devices[0].count", "ask for at least one device")
-    if of.retired:
-        raise errors.Conflict("the pool is retired and takes nothing new")
-    if pool.binding(of) != "hold":
-        raise errors.Invalid("poolId", f"pools of class {of.class_} cannot be reserved yet: only binding hold is built")
-    if command.binding != "hold":
-        raise errors.Invalid("binding", "reservations of this pool have binding hold")
-    sold = pool.device_classes(of)
-    for index, line in enumerate(command.devices):
-        if line.class_ not in sold:
-            raise errors.Invalid(f"devices[{index}].class", f"this pool has {', '.join(sold)}")
-        if line.selector is not None:
-            unit.ports.selectors.compile(line.selector, f"devices[{index}].selector")
-    if command.starts_at is not None:
-        if command.starts_at < unit.now - LATE_MS:
-            raise errors.Invalid("startsAt", f"lies in the past; now is {unit.now}")
-        if command.starts_at > unit.now + AHEAD_MS:
-            raise errors.Invalid("startsAt", "lies more than five years ahead")
-    longest = of.policy.max_pending
-    if command.max_pending_seconds is not None and command.max_pending_seconds > longest:
-        raise errors.Invalid("maxPendingSeconds", f"claims of this pool wait at most {longest} seconds")
+    asking.check(command, of, unit.now, unit.ports.selectors)
     if command.project_id is not None:
         _takes_more(command.project_id, unit)
 
@@ -106,31 +65,10 @@ def _takes_more(project_id: str, unit: Unit) -> None:
         raise errors.archived("projectId")
 
 
-def _draft(command: Create, asked: claim.Claim, of: pool.State, unit: Unit, body: str) -> reservation.Drafted:
-    waits = command.max_pending_seconds
-    starts_at = command.starts_at
+def _draft(command: Create, of: pool.State, unit: Unit, body: str) -> reservation.Drafted:
     with unit.ports.calendars.locked(command.pool_id) as calendar:
         largest = max((entry.node.gpus for entry in calendar.entries.values()), default=0)
-    return reservation.Drafted(
-        tenant_id=unit.session.tenant_id,
-        identity_id=unit.session.identity_id,
-        pool_id=command.pool_id,
-        pool_name=of.name,
-        claim=asked,
-        duration_seconds=command.duration_seconds,
-        binding=command.binding,
-        spot=command.spot,
-        max_pending_seconds=of.policy.max_pending if waits is None else waits,
-        gpu_count=claim.gpu_count(asked, largest),
-        gpu_model=of.gpu_model,
-        region=of.region,
-        body=body,
-        at=unit.now,
-        labels=command.labels,
-        lease_seconds=command.lease_seconds,
-        starts_at=starts_at if starts_at is None else max(starts_at, unit.now),
-        project_id=command.project_id,
-    )
+    return asking.draft(command, of, unit.session, unit.now, largest, body)
 
 
 def _again(reservation_id: str, held: Loaded, body: str, unit: Unit) -> Outcome:

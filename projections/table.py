@@ -20,6 +20,7 @@ from projections import (
     quotas,
     reservations,
     sites,
+    usage,
 )
 from projections.projection import Projection
 
@@ -42,6 +43,7 @@ ASYNC: Final = (
     node_commands.PROJECTION,
     reservations.PROJECTION,
     extensions.PROJECTION,
+    usage.PROJECTION,
     log_time.PROJECTION,
 )
 ALL: Final[tuple[Projection, ...]] = (*INLINE, *ASYNC)

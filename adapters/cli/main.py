@@ -44,6 +44,7 @@ GROUPS: Final = {
     "reservations": "Claims on devices for a time.",
     "extensions": "What was asked to move the ends of reservations.",
     "bookings": "Devices taken, by interval.",
+    "usage": "GPU-hours of what really ran.",
     "leases": "Who owns which of the controllers' jobs, and whether their clocks are believed.",
     "events": "The log as it grows.",
     "audit": "What happened, by whom, under which decision.",

@@ -25,7 +25,9 @@ def test_it_ends_when_its_time_is_over_and_its_atoms_when_they_are_torn_down(pla
     assert pass_time(plane, made, 61_000, fence)["version"] == ended["version"]
     assert plane.acme.ok("POST", f"/v1/reservations/{made['id']}/release", {})["version"] == ended["version"]
     assert plane.rows("SELECT upper_inf(during) FROM device_bookings") == [(True,)]
-    assert plane.rows("SELECT DISTINCT upper_inf(during) FROM quota_claims") == [(True,)], "quota is held until torn down"
+    assert plane.rows("SELECT DISTINCT upper_inf(during) FROM quota_claims") == [(True,)], (
+        "quota is held until torn down"
+    )
     plane.report(node_id)
     assert plane.acme.ok("GET", f"/v1/reservations/{made['id']}")["state"] == "released"
     assert plane.rows("SELECT 1 FROM quota_claims") == []
@@ -70,21 +72,6 @@ def test_a_due_end_comes_before_the_start_that_follows_it(plane: Plane, fence: F
     assert plane.acme.ok("GET", f"/v1/reservations/{first['id']}")["state"] == "released"
     plane.report(node_id)
     assert plane.acme.ok("GET", f"/v1/reservations/{second['id']}")["state"] == "active"
-
-
-def test_it_waits_in_binding_while_the_one_before_still_has_its_device(plane: Plane, fence: Fence) -> None:
-    """O15: prepared is not enough; what the one before does not give back in time makes it fail."""
-    pool_id, (node_id,) = plane.fleet(gpus=1)
-    first = plane.acme.reserve(pool_id, durationSeconds=60).json()
-    second = plane.acme.reserve(pool_id, startsAt=first["endsAt"]).json()
-    pass_time(plane, first, 0, fence)
-    plane.report(node_id)
-    assert pass_time(plane, first, 60_000, fence)["state"] == "releasing"
-    waits = pass_time(plane, second, 60_000, fence)
-    assert (waits["state"], waits["stateReason"]) == ("binding", "AtomNotReleased")
-    assert pass_time(plane, second, 300_000, fence)["state"] == "binding"
-    failed = pass_time(plane, second, 400_000, fence)
-    assert (failed["state"], failed["stateReason"]) == ("failed", "BindTimeout")
 
 
 def test_a_window_is_so_many_milliseconds_whatever_local_clocks_show(plane: Plane) -> None:

@@ -45,6 +45,7 @@ def busy_day(plane: Plane) -> None:
     assert waiting.json()["state"] == "pending", waiting.text
     longer = {"endsAt": made.json()["endsAt"] + 1}
     plane.acme.ok("POST", f"/v1/reservations/{made.json()['id']}/extend", longer, Idempotency_Key="longer")
+    plane.activate(plane.acme, plane.acme.reserve(pool_id, "four", durationSeconds=1800).json()["id"])
     plane.settle()
 
 
