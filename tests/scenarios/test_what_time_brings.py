@@ -23,7 +23,9 @@ def test_it_ends_when_its_time_is_over_and_its_atoms_when_they_are_torn_down(pla
     assert pass_time(plane, made, 61_000, fence)["version"] == ended["version"]
     assert plane.acme.ok("POST", f"/v1/reservations/{made['id']}/release", {})["version"] == ended["version"]
     assert plane.rows("SELECT upper_inf(during) FROM device_bookings") == [(True,)]
-    assert plane.rows("SELECT DISTINCT upper_inf(during) FROM quota_claims") == [(True,)], "quota is held until torn down"
+    assert plane.rows("SELECT DISTINCT upper_inf(during) FROM quota_claims") == [(True,)], (
+        "quota is held until torn down"
+    )
     plane.report(node_id)
     assert plane.acme.ok("GET", f"/v1/reservations/{made['id']}")["state"] == "released"
     assert plane.rows("SELECT 1 FROM quota_claims") == []
