@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
+from domain import budget
 from domain.access import Authorizer, Resource
 from domain.admission import Replay
 from domain.calendar import Calendar
@@ -138,6 +139,13 @@ class Calendars(Protocol):
         """Choices that came to nothing; those that the log has confirmed stay."""
 
 
+class Budgets(Protocol):
+    """Who keeps the budgets: the tables here, or a billing system outside."""
+
+    def accounts(self, scopes: Sequence[str]) -> list[budget.Account]:
+        """How the budgets of these scopes stand, in their order; a scope without one is left out."""
+
+
 class Ports(Struct, frozen=True):
     """Everything a command may touch, made once by the composition root."""
 
@@ -147,3 +155,4 @@ class Ports(Struct, frozen=True):
     selectors: Selectors
     new_id: Callable[[str], str]
     new_secret: Callable[[], str]
+    budgets: Budgets
