@@ -7,12 +7,12 @@ import msgspec
 from msgspec import Meta
 
 from commands import ending, placing
-from commands.ports import Loaded, Offer, Race
+from commands.ports import Ahead, Loaded, Offer, Race
 from commands.unit import Contested, Outcome, Unit, changed
 from domain import access, claim, errors, ids, pool, reservation, reservation_life, reservation_view
 from domain.event import Change
 from domain.labels import Labels
-from domain.operation import Operation, Request
+from domain.operation import Call, Operation, Request
 
 LATE_MS: Final = 5_000
 AHEAD_MS: Final = 5 * 366 * 86_400_000
@@ -40,10 +40,20 @@ class Act(Request, frozen=True, kw_only=True):
     id: str
 
 
+def ahead(command: Create, call: Call) -> Ahead:
+    """Every create asks for its own stream, and for its pool."""
+    assert call.session is not None
+    streams = (_derived(call.session, call), command.pool_id)
+    return Ahead(streams=streams, things=(("compute-pool", command.pool_id),))
+
+
+def _derived(session: access.Session, call: Call) -> str:
+    return ids.derive("rsv", session.tenant_id, session.identity_id, ids.idempotency_key(call.idempotency_key))
+
+
 def create(command: Create, unit: Unit) -> Outcome:
     session = unit.session
-    key = ids.idempotency_key(unit.call.idempotency_key)
-    reservation_id = ids.derive("rsv", session.tenant_id, session.identity_id, key)
+    reservation_id = _derived(session, unit.call)
     body = hashlib.sha256(msgspec.json.encode(command, order="sorted")).hexdigest()
     if (held := unit.load(reservation_id)).version:
         _again(reservation_id, held, body)
@@ -62,7 +72,7 @@ def create(command: Create, unit: Unit) -> Outcome:
         return _denied(reservation_id, draft, refusal, admitted=False)
     offer = None
     if of.owner_tenant_id != session.tenant_id:
-        offer = unit.ports.store.offer(session.tenant_id, command.pool_id)
+        offer = unit.offer(command.pool_id)
         if offer is None:
             raise unit.unseen("compute-pool", command.pool_id, "poolId")
     return _place_or_queue(reservation_id, draft, offer, unit)
@@ -261,6 +271,7 @@ OPERATIONS = (
         on=("compute-reservation/{id}",),
         decided_inside=True,
         handle=create,
+        ahead=ahead,
         view=reservation_view.view,
         summary="Reserve devices, now or ahead, alone or as a gang",
         status=201,

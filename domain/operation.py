@@ -104,6 +104,7 @@ class Operation(Struct, frozen=True, kw_only=True):
     `decided_inside` the handler decides: on the one of them that the request is about, or on its own draft.
     `handle` takes the request and the unit of work (commands) or the reader (queries); `columns` are the fields
     that a table for people shows. `view` renders a command's stream (id, state, version) as the response.
+    `ahead` says of a request and its call what performing it is sure to ask, where that is not what `on` names.
     A `streaming` query answers a feed of responses, sent as server-sent events.
     """
 
@@ -123,6 +124,7 @@ class Operation(Struct, frozen=True, kw_only=True):
     credential: Literal["session", "join-token"] = "session"
     decided_inside: bool = False
     streaming: bool = False
+    ahead: Callable[..., Any] | None = None
 
     @property
     def is_query(self) -> bool:
