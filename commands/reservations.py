@@ -110,8 +110,7 @@ def check(command: Create, asked: claim.Claim, of: pool.State, unit: Unit) -> No
 def _draft(command: Create, asked: claim.Claim, of: pool.State, unit: Unit, body: str) -> reservation.Drafted:
     waits = command.max_pending_seconds
     starts_at = command.starts_at
-    with unit.ports.calendars.locked(command.pool_id) as calendar:
-        largest = max((entry.node.gpus for entry in calendar.entries.values()), default=0)
+    whole_nodes = any(line.class_ == "node" for line in asked.devices)
     return reservation.Drafted(
         tenant_id=unit.session.tenant_id,
         identity_id=unit.session.identity_id,
@@ -122,7 +121,7 @@ def _draft(command: Create, asked: claim.Claim, of: pool.State, unit: Unit, body
         binding=command.binding,
         spot=command.spot,
         max_pending_seconds=of.policy.max_pending if waits is None else waits,
-        gpu_count=claim.gpu_count(asked, largest),
+        gpu_count=claim.gpu_count(asked, _largest(command.pool_id, unit) if whole_nodes else 0),
         gpu_model=of.gpu_model,
         region=of.region,
         body=body,
@@ -131,6 +130,12 @@ def _draft(command: Create, asked: claim.Claim, of: pool.State, unit: Unit, body
         starts_at=starts_at if starts_at is None else max(starts_at, unit.now),
         project_id=command.project_id,
     )
+
+
+def _largest(pool_id: str, unit: Unit) -> int:
+    """GPUs of the pool's largest node."""
+    with unit.ports.calendars.locked(pool_id) as calendar:
+        return max((entry.node.gpus for entry in calendar.entries.values()), default=0)
 
 
 def _again(reservation_id: str, held: Loaded, body: str) -> NoReturn:
