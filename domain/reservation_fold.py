@@ -25,10 +25,12 @@ def evolve(state: reservation.State, event: reservation.Events) -> reservation.S
                 detail=None,
                 give_up_at=event.give_up_at,
                 earliest_start=event.earliest_start,
+                waits=None,
                 allocations=(),
             )
         case reservation.Waits(reason=reason):
-            return replace(state, reason=reason, detail=event.detail, earliest_start=event.earliest_start)
+            earliest_start = event.earliest_start
+            return replace(state, reason=reason, detail=event.detail, earliest_start=earliest_start, waits=event)
         case reservation.Placed():
             return replace(
                 state,
@@ -36,6 +38,7 @@ def evolve(state: reservation.State, event: reservation.Events) -> reservation.S
                 reason=None,
                 detail=None,
                 earliest_start=None,
+                waits=None,
                 starts_at=event.starts_at,
                 ends_at=event.ends_at,
                 allocations=event.allocations,
