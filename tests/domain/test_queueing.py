@@ -246,6 +246,22 @@ def test_a_newcomer_of_higher_priority_takes_the_place_that_another_was_promised
     assert first.guard.start == NOW + 90 * MINUTE
 
 
+def test_what_ends_before_its_time_lets_nobody_take_what_another_was_promised() -> None:
+    """Planned anew from nothing, the first would go to the second's place: it could have that sooner than its own."""
+    cell = Cell(pool(node("a", 2), node("b", 2)))
+    for name, atom, minutes in (("a0", "a-g0", 20), ("a1", "a-g1", 20), ("b0", "b-g0", 15), ("b1", "b-g1", 40)):
+        cell.pool.book(name, atom[0], [atom], {}, NOW, NOW + minutes * MINUTE)
+    first, second = job("first", 2, minutes=60, rank=1), job("second", 1, minutes=60, rank=2)
+    cell.waiting = [first, second]
+    cell.walk()
+    assert (first.promised, second.promised) == (NOW + 20 * MINUTE, NOW + 15 * MINUTE)
+    cell.now += 5 * MINUTE
+    cell.pool.unbook("b1")
+    cell.walk()
+    cell.advance(NOW + 20 * MINUTE)
+    assert (first.started, second.started) == (NOW + 20 * MINUTE, NOW + 5 * MINUTE)
+
+
 def test_a_booking_ahead_of_time_goes_around_what_others_were_promised() -> None:
     cell = Cell(pool(node("a", 1)))
     cell.waiting = [job("runs", 1, minutes=60, rank=0)]
