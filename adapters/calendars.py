@@ -182,7 +182,7 @@ class Calendars:
                 lost = event.allocation_id if isinstance(event, reservation.MemberLost) else None
                 ending = [a for a in placed.allocations if a.id in placed.starts and lost in (None, a.id)]
                 for allocation in ending:
-                    self._hold(allocation, placed.starts[allocation.id], of)
+                    self._hold(allocation, placed.starts[allocation.id], event.at, of)
                 over = {a.id for a in ending}
                 return replace(placed, starts={id: at for id, at in placed.starts.items() if id not in over})
             case reservation.TornDown(allocation_id=allocation_id, at=at):
@@ -197,20 +197,20 @@ class Calendars:
                     self._hold_further(allocation.node_id, allocation.atoms, of)
                 return replace(placed, allocations=())
 
-    def _hold(self, allocation: reservation.Allocation, start: int, of: calendar.Calendar) -> None:
+    def _hold(self, allocation: reservation.Allocation, start: int, at: int, of: calendar.Calendar) -> None:
         """From here on each atom ends for itself; the scalars stay under the allocation's own id."""
         node_id = allocation.node_id
-        of.book(allocation.id, node_id, (), allocation.scalars, start, None)
+        of.book(allocation.id, node_id, (), allocation.scalars, start, None, at)
         for atom in allocation.atoms:
             key = f"{allocation.id}/{atom}"
             self._held[atom][key] = start
-            of.book(key, node_id, (atom,), {}, start, self._next(of, node_id, atom, start))
+            of.book(key, node_id, (atom,), {}, start, self._next(of, node_id, atom, start), at)
 
     def _hold_further(self, node_id: str, atoms: Sequence[str], of: calendar.Calendar) -> None:
         """A booking that followed is gone: what held its atoms before goes on holding them."""
         for atom in atoms:
             for key, start in self._held.get(atom, {}).items():
-                of.book(key, node_id, (atom,), {}, start, self._next(of, node_id, atom, start))
+                of.book(key, node_id, (atom,), {}, start, self._next(of, node_id, atom, start), _ended(of, key))
 
     def _next(self, of: calendar.Calendar, node_id: str, atom: str, start: int) -> int | None:
         """When the next booking of an atom starts, None if none is known; marks and choices are not bookings."""
@@ -245,7 +245,7 @@ class Calendars:
         until = self._next(of, node_id, atom, gone.start)
         if until is None or until > gone.until:
             self._held[atom][key] = gone.until
-            of.book(key, node_id, (atom,), {}, gone.until, until)
+            of.book(key, node_id, (atom,), {}, gone.until, until, _ended(of, key))
 
 
 class _Placed(Struct, frozen=True):
@@ -254,6 +254,12 @@ class _Placed(Struct, frozen=True):
     pool_id: str
     allocations: tuple[reservation.Allocation, ...]
     starts: Mapping[str, int]
+
+
+def _ended(of: calendar.Calendar, key: str) -> int:
+    """When what is held ended (epoch ms); where that is forgotten, it is long ago."""
+    booking = of.bookings.get(key)
+    return 0 if booking is None or booking.ended is None else booking.ended
 
 
 def _as_node(node_id: str, state: node.State) -> calendar.Node:

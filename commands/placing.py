@@ -70,6 +70,25 @@ def choose_behind(
         return verdict, None if verdict.placed is None else _hold(ports, calendar, verdict.placed, own.window)
 
 
+def waits(state: reservation.State, now: int) -> bool:
+    """Whether it may still be placed out of the queue."""
+    return state.status == "pending" and (state.give_up_at is None or state.give_up_at > now)
+
+
+def span(state: reservation.State, now: int) -> tuple[int, int] | None:
+    """The window to place in: a start that comes late keeps its end; None when nothing of it is left.
+
+    A claim that had a place before keeps the window of then.
+    """
+    assert state.draft is not None
+    duration_ms = state.draft.duration_seconds * 1000
+    if state.starts_at is None:
+        return now, now + duration_ms
+    until = state.ends_at or state.starts_at + duration_ms
+    start = max(now, state.starts_at)
+    return (start, until) if start < until else None
+
+
 def waiter(id: str, state: reservation.State, window: tuple[int, int]) -> queueing.Waiter:
     """A waiting claim as its queue sees it, with what it was promised."""
     assert state.draft is not None

@@ -6,7 +6,7 @@ from typing import Annotated, Final, NoReturn
 import msgspec
 from msgspec import Meta
 
-from commands import ending, placing
+from commands import backfilling, ending, placing
 from commands.ports import Loaded, Offer, Race
 from commands.unit import Contested, Outcome, Unit, changed
 from domain import (
@@ -180,13 +180,17 @@ def _place_or_queue(reservation_id: str, draft: reservation.Drafted, offer: Offe
     if not unit.behind and len(unit.races) < PLACE_TRIES:
         found = placing.choose_now(unit.ports, draft.pool_id, placing.Wanted(reservation_id, draft.claim, window))
     priority = offer.priority if offer else 0
+    behind = None
+    if unit.behind and len(unit.races) < PLACE_TRIES:
+        behind = backfilling.look(unit, reservation_id, draft, priority, window)
+        found = behind.allocations if behind else None
 
     def instead(refusal: errors.QuotaExceeded) -> Outcome:
         return _denied(reservation_id, draft, refusal, admitted=True)
 
     scopes = (*((offer.id,) if offer else ()), *quota.scopes(draft.tenant_id, draft.project_id))
     if found is None:
-        return _queue(reservation_id, draft, scopes, priority, unit, instead)
+        return _queue(reservation_id, draft, scopes, priority, unit, instead, behind)
     claimed = reservation.Claimed(scopes, claim.resources(draft.claim), *window)
     admitted = reservation.Admitted(unit.admission_id, claimed, priority)
     placed = reservation.Placed(
@@ -199,11 +203,16 @@ def _place_or_queue(reservation_id: str, draft: reservation.Drafted, offer: Offe
         priority=priority,
         spot=draft.spot,
         since=draft.at,
-        queued=False,
+        queued=behind is not None,
     )
     atoms = tuple(atom for allocation in found for atom in allocation.atoms)
     contested = Contested(draft.pool_id, atoms, window, tuple(allocation.id for allocation in found))
-    change = Change(reservation_id, 0, (draft, admitted, placed))
+    events: tuple[reservation.Events, ...] = (placed,)
+    if behind is not None:
+        queued = _queued(draft, priority, unit, behind)
+        passed = reservation.Backfilled(draft.pool_id, behind.verdict.ahead, unit.now, behind.queue)
+        events = (queued, placed, passed)
+    change = Change(reservation_id, 0, (draft, admitted, *events))
     return Outcome((change,), contested=contested, instead=instead)
 
 
@@ -214,31 +223,44 @@ def _queue(
     priority: int,
     unit: Unit,
     instead: object,
+    behind: backfilling.Behind | None,
 ) -> Outcome:
     if draft.max_pending_seconds == 0:
-        expired = reservation.Expired("QueueAhead" if unit.behind else "NoCapacity", unit.now)
+        passed_over = unit.behind if behind is None else behind.verdict.reason == "QueueAhead"
+        expired = reservation.Expired("QueueAhead" if passed_over else "NoCapacity", unit.now)
         change = Change(reservation_id, 0, (draft, expired))
-        return Outcome((change,), refusal=_no_capacity(reservation_id, unit.behind))
-    duration_ms, waits_ms = draft.duration_seconds * 1000, draft.max_pending_seconds * 1000
-    give_up_at = unit.now + waits_ms
-    window = (unit.now, give_up_at + duration_ms)
+        return Outcome((change,), refusal=_no_capacity(reservation_id, passed_over))
+    queued = _queued(draft, priority, unit, behind)
+    window = (unit.now, queued.give_up_at + draft.duration_seconds * 1000)
     if draft.starts_at is not None:
-        window = (draft.starts_at, draft.starts_at + duration_ms)
-        give_up_at = min(give_up_at, window[1])
+        window = (draft.starts_at, draft.starts_at + draft.duration_seconds * 1000)
     claimed = reservation.Claimed(scopes, claim.resources(draft.claim), *window)
-    queued = reservation.Queued(
+    admitted = reservation.Admitted(unit.admission_id, claimed, priority)
+    return Outcome((Change(reservation_id, 0, (draft, admitted, queued)),), instead=instead)  # type: ignore[arg-type]
+
+
+def _queued(
+    draft: reservation.Drafted, priority: int, unit: Unit, behind: backfilling.Behind | None
+) -> reservation.Queued:
+    duration_ms = draft.duration_seconds * 1000
+    give_up_at = unit.now + draft.max_pending_seconds * 1000
+    if draft.starts_at is not None:
+        give_up_at = min(give_up_at, draft.starts_at + duration_ms)
+    earliest = None
+    if behind is not None:
+        earliest = behind.verdict.guard.start if behind.verdict.guard else None
+    elif draft.starts_at is None:
+        earliest = placing.earliest(unit.ports, draft.pool_id, draft.claim, duration_ms, unit.now)
+    reason = behind.verdict.reason if behind is not None else "QueueAhead" if unit.behind else "NoCapacity"
+    return reservation.Queued(
         pool_id=draft.pool_id,
         priority=priority,
         spot=draft.spot,
         since=draft.at,
-        reason="QueueAhead" if unit.behind else "NoCapacity",
+        reason=reason,
         give_up_at=give_up_at,
-        earliest_start=None
-        if draft.starts_at is not None
-        else placing.earliest(unit.ports, draft.pool_id, draft.claim, duration_ms, unit.now),
+        earliest_start=earliest,
     )
-    admitted = reservation.Admitted(unit.admission_id, claimed, priority)
-    return Outcome((Change(reservation_id, 0, (draft, admitted, queued)),), instead=instead)  # type: ignore[arg-type]
 
 
 def _no_capacity(reservation_id: str, behind: bool) -> errors.DoubleBooked:

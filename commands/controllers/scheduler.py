@@ -39,11 +39,11 @@ def walk(
     waiters: list[queueing.Waiter] = []
     for id, loaded in zip(queue, store.load_all(queue), strict=True):
         state: reservation.State = loaded.state
-        if not _waits(state, now):
+        if not placing.waits(state, now):
             continue
         if hopeless(store, state) is not None:
             yield id, partial(_give_up, store, id, fence)
-        elif (window := span(state, now)) is not None:
+        elif (window := placing.span(state, now)) is not None:
             planned[id] = loaded
             waiters.append(placing.waiter(id, state, window))
     left = placing.choose_in_order(ports, pool_id, waiters, now, seek=seek)
@@ -63,10 +63,6 @@ def walk(
         ports.calendars.drop([one.allocation_id for _, places in left for one in places or ()])
 
 
-def _waits(state: reservation.State, now: int) -> bool:
-    return state.status == "pending" and (state.give_up_at is None or state.give_up_at > now)
-
-
 def _place(
     ports: Ports,
     pool_id: str,
@@ -84,7 +80,7 @@ def _place(
     def decide() -> list[Change]:
         loaded, now = store.load(waiter.id), store.now()
         state: reservation.State = loaded.state
-        if not _waits(state, now) or state.draft is None:
+        if not placing.waits(state, now) or state.draft is None:
             return []
         events: list[reservation.Events] = [placed(state, state.draft, found, waiter.window)]
         if ahead:
@@ -156,20 +152,6 @@ def hopeless(store: Store, state: reservation.State) -> str | None:
         return "OfferWithdrawn"
     usable = state.draft is None or tenancy.usable(store, state.draft.tenant_id)
     return None if usable else "TenantSuspended"
-
-
-def span(state: reservation.State, now: int) -> tuple[int, int] | None:
-    """The window to place in: a start that comes late keeps its end; None when nothing of it is left.
-
-    A claim that had a place before keeps the window of then.
-    """
-    assert state.draft is not None
-    duration_ms = state.draft.duration_seconds * 1000
-    if state.starts_at is None:
-        return now, now + duration_ms
-    until = state.ends_at or state.starts_at + duration_ms
-    start = max(now, state.starts_at)
-    return (start, until) if start < until else None
 
 
 def placed(
