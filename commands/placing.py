@@ -5,8 +5,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from commands.ports import Ports
-from domain import calendar, node, placement, queueing, reservation
+from commands.ports import Ports, Store
+from domain import calendar, node, placement, pool, queueing, reservation
 from domain.claim import Claim
 
 EARLIEST_WITHIN_MS: Final = 366 * 86_400_000
@@ -53,21 +53,30 @@ def choose_in_order(
     ports: Ports, pool_id: str, queue: Sequence[queueing.Waiter], now: int, *, seek: bool
 ) -> list[tuple[queueing.Verdict, Places | None]]:
     """Who of a queue is placed where, in one and the same view of the pool: nobody overtakes by chance."""
+    notice_ms = notice(ports.store, pool_id)
     with ports.calendars.locked(pool_id) as calendar:
-        verdicts = queueing.plan(calendar, queue, now, ports.selectors, seek=seek)
+        verdicts = queueing.plan(calendar, queue, now, ports.selectors, seek=seek, notice_ms=notice_ms)
         return [
-            (verdict, None if verdict.placed is None else _hold(ports, calendar, verdict.placed, waiter.window))
-            for waiter, verdict in zip(queue, verdicts, strict=True)
+            (verdict, None if verdict.placed is None else _hold(ports, calendar, verdict.placed, verdict.window))
+            for verdict in verdicts
         ]
+
+
+def notice(store: Store, pool_id: str) -> int:
+    """What spot that is preempted has left, in ms."""
+    of: pool.State = store.load(pool_id).state
+    return of.policy.spot_notice_seconds * 1000
 
 
 def choose_behind(
     ports: Ports, pool_id: str, ahead: Sequence[queueing.Waiter], own: queueing.Waiter, now: int
 ) -> tuple[queueing.Verdict, Places | None]:
     """Where a claim lands that delays none of those ahead of it; nothing is held for them."""
+    notice_ms = notice(ports.store, pool_id)
     with ports.calendars.locked(pool_id) as calendar:
-        verdict = queueing.plan(calendar, [*ahead, own], now, ports.selectors, seek=False)[-1]
-        return verdict, None if verdict.placed is None else _hold(ports, calendar, verdict.placed, own.window)
+        queue = [*ahead, own]
+        verdict = queueing.plan(calendar, queue, now, ports.selectors, seek=False, notice_ms=notice_ms)[-1]
+        return verdict, None if verdict.placed is None else _hold(ports, calendar, verdict.placed, verdict.window)
 
 
 def waits(state: reservation.State, now: int) -> bool:
@@ -98,7 +107,8 @@ def waiter(id: str, state: reservation.State, window: tuple[int, int]) -> queuei
         scalars: dict[str, int] = {name: amount for name, amount in wanted.scalars.items() if amount}
         members = tuple(placement.Member(seat.node_id, seat.atoms, scalars, seat.layout) for seat in told.place)
         guard = queueing.Guard(told.earliest_start, told.earliest_start + window[1] - window[0], members)
-    return queueing.Waiter(id, wanted, window, state.starts_at is None, told is not None, guard)
+    movable, spot = state.starts_at is None, state.draft.spot
+    return queueing.Waiter(id, wanted, window, movable, told is not None, guard, spot)
 
 
 def seats(guard: queueing.Guard | None) -> tuple[reservation.Seat, ...]:

@@ -8,8 +8,11 @@ anew. Only what comes ahead in the order may take a guard's place: a claim of hi
 Devices that ended and are not given back count, for guards alone, as free in a moment: their node is about to say so.
 A claim that fits nowhere within a year gets no guard and is in nobody's way.
 
+A claim that is not spot and would begin later than with a notice's delay may preempt spot (domain/preemption.py);
+it does so around the guards of those ahead, as it is placed around them.
+
 Pure: the calendar is left as it was found. The cost is bounded: a claim is tried at most three times, at most GUARDS
-claims are guarded, and at most SEARCHES times an earliest start is looked for.
+claims are guarded, at most SEARCHES times an earliest start is looked for, and at most PREEMPTIONS times victims.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,10 +20,11 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from domain import calendar, claim, placement, selector
+from domain import calendar, claim, placement, preemption, selector
 
 GUARDS: Final = 16
 SEARCHES: Final = 32
+PREEMPTIONS: Final = 4
 SLACK_MS: Final = 60_000
 """A promise moves only for more than this, and slips by no more before another place is looked for."""
 
@@ -53,17 +57,20 @@ class Waiter(Struct, frozen=True):
     movable: bool = True
     planned: bool = False
     guard: Guard | None = None
+    spot: bool = False
 
 
 class Verdict(Struct, frozen=True):
-    """Placed now over the waiter's window, past `ahead` who wait on; or it waits, and why.
+    """Placed now over `window`, past `ahead` who wait on; or it waits, and why.
 
-    Where it was not `looked` for an earliest start, nothing is said of one.
+    Where it preempts, `preempts` says whom. Where it was not `looked` for an earliest start, nothing is said of one.
     """
 
     id: str
     placed: placement.Placement | None
     ahead: int
+    window: tuple[int, int]
+    preempts: preemption.Preemption | None = None
     reason: Reason = "NoCapacity"
     detail: str = ""
     guard: Guard | None = None
@@ -77,12 +84,14 @@ def plan(
     selectors: selector.Selectors,
     *,
     seek: bool = True,
+    notice_ms: int | None = None,
 ) -> list[Verdict]:
     """Decide for each claim of a queue that is given in its order.
 
-    With `seek`, better starts are looked for where one was promised, and any where none was found before.
+    With `seek`, better starts are looked for where one was promised, and any where none was found before. `notice_ms`
+    is what whoever is preempted has left; without it nobody is.
     """
-    walk = _Walk(pool, now, selectors, seek)
+    walk = _Walk(pool, now, selectors, seek, notice_ms)
     try:
         walk.give_back()
         alone = [walk.attempt(waiter) for waiter in queue]
@@ -96,17 +105,26 @@ def plan(
 class _Walk:
     """One look at a queue: what it does to the calendar is undone at its end."""
 
-    def __init__(self, pool: calendar.Calendar, now: int, selectors: selector.Selectors, seek: bool) -> None:
+    def __init__(
+        self,
+        pool: calendar.Calendar,
+        now: int,
+        selectors: selector.Selectors,
+        seek: bool,
+        notice_ms: int | None,
+    ) -> None:
         self._pool = pool
         self._now = now
         self._selectors = selectors
         self._seek = seek
+        self._notice = notice_ms
         self._shortened: list[calendar.Booking] = []
         self._guards: dict[str, Guard] = {}
         self._placed: list[str] = []
         self._waiting = 0
         self._guarded = 0
         self._searches = SEARCHES
+        self._preemptions = PREEMPTIONS
 
     def give_back(self) -> None:
         """What has ended is held for this moment only; nodes that take nothing are in nobody's way anyhow."""
@@ -170,18 +188,36 @@ class _Walk:
 
     def _go(self, waiter: Waiter, found: placement.Placement) -> Verdict:
         self._placed += self._book("placed", waiter.id, Guard(*waiter.window, found.members))
-        return Verdict(waiter.id, found, self._waiting)
+        return Verdict(waiter.id, found, self._waiting, waiter.window)
 
     def _waits(self, waiter: Waiter, alone: placement.Placement | placement.Refusal, own: Guard | None) -> Verdict:
         looked, guard = self._promise(waiter, own)
+        if guard is not None and (taken := self._preempt(waiter, guard)) is not None:
+            self._placed += self._book("placed", waiter.id, Guard(*taken.window, taken.placed.members))
+            return Verdict(waiter.id, taken.placed, self._waiting, taken.window, taken)
         self._hold(waiter.id, guard)
         self._guarded += guard is not None
         ahead = self._waiting
         self._waiting += 1
-        if isinstance(alone, placement.Refusal):
-            return Verdict(waiter.id, None, ahead, alone.reason, alone.message, guard, looked)
+        reason: Reason = "QueueAhead"
         said = "it would fit, but for those who are ahead of it or were promised that place"
-        return Verdict(waiter.id, None, ahead, "QueueAhead", said, guard, looked)
+        if isinstance(alone, placement.Refusal):
+            reason, said = alone.reason, alone.message
+        return Verdict(waiter.id, None, ahead, waiter.window, None, reason, said, guard, looked)
+
+    def _preempt(self, waiter: Waiter, guard: Guard) -> preemption.Preemption | None:
+        """Only where it would begin later otherwise, and not in every walk for one that is known to wait."""
+        tried = waiter.planned and not self._seek
+        if self._notice is None or waiter.spot or tried or not self._preemptions or not self._pool.spots:
+            return None
+        start, until = waiter.window
+        soonest = max(start, self._now + self._notice + self._pool.gap_ms)
+        if waiter.movable:
+            until += soonest - start
+        if guard.start <= soonest or soonest >= until:
+            return None
+        self._preemptions -= 1
+        return preemption.find(self._pool, waiter.claim, (soonest, until), waiter.id, self._selectors)
 
     def _promise(self, waiter: Waiter, own: Guard | None) -> tuple[bool, Guard | None]:
         """Whether a start was looked for or is known, and the guard: the one that it has unless a better is found."""

@@ -163,7 +163,7 @@ def whoever_fits(
         for member in placed.members if placed else ():
             keys.append(f"{waiter.id}/{member.node_id}")
             made.book(keys[-1], member.node_id, member.atoms, member.scalars, *waiter.window)
-        verdicts.append(queueing.Verdict(waiter.id, placed, 0))
+        verdicts.append(queueing.Verdict(waiter.id, placed, 0, waiter.window))
     for key in keys:
         made.unbook(key)
     return verdicts
