@@ -139,11 +139,15 @@ class Calendars:
     def _of_reservation(self, reservation_id: str, event: reservation.Events) -> None:
         if isinstance(event, reservation.Placed):
             starts = {a.id: event.starts_at for a in event.allocations}
-            self._placed[reservation_id] = _Placed(event.pool_id, event.allocations, starts)
+            spot = calendar.Spot(reservation_id, event.priority, event.since) if event.spot else None
+            self._placed[reservation_id] = _Placed(event.pool_id, event.allocations, starts, spot)
             with self.locked(event.pool_id) as of:
                 for a in event.allocations:
                     self._choices.pop(a.id, None)
-                    of.book(a.id, a.node_id, a.atoms, a.scalars, event.starts_at, event.ends_at)
+                    of.book(a.id, a.node_id, a.atoms, a.scalars, event.starts_at, event.ends_at, spot=spot)
+            return
+        if isinstance(event, reservation.Extended | reservation.Preempted):
+            self._rebound(self._placed.get(reservation_id), event)
             return
         if isinstance(event, reservation.Queued):
             self._changes[event.pool_id] += 1
@@ -159,13 +163,19 @@ class Calendars:
                 del self._placed[reservation_id]
             self._changes[placed.pool_id] += 1
 
+    def _rebound(self, placed: "_Placed | None", event: reservation.Extended | reservation.Preempted) -> None:
+        with self.locked(event.pool_id) as of:
+            for allocation_id in placed.starts if placed else ():
+                of.rebound(allocation_id, event.ends_at)
+        self._changes[event.pool_id] += 1
+
     def _joined(self, placed: "_Placed | None", event: reservation.MemberPlaced) -> "_Placed":
         """A member that takes the place of a lost one."""
         one = event.allocation
         before = placed or _Placed(event.pool_id, (), {})
         with self.locked(event.pool_id) as of:
             self._choices.pop(one.id, None)
-            of.book(one.id, one.node_id, one.atoms, one.scalars, event.starts_at, event.ends_at)
+            of.book(one.id, one.node_id, one.atoms, one.scalars, event.starts_at, event.ends_at, spot=before.spot)
         return replace(
             before,
             allocations=(*before.allocations, one),
@@ -254,6 +264,7 @@ class _Placed(Struct, frozen=True):
     pool_id: str
     allocations: tuple[reservation.Allocation, ...]
     starts: Mapping[str, int]
+    spot: calendar.Spot | None = None
 
 
 def _ended(of: calendar.Calendar, key: str) -> int:

@@ -4,6 +4,7 @@ from typing import Final
 
 from commands import (
     evicting,
+    extensions,
     identity,
     join_tokens,
     joining,
@@ -22,6 +23,7 @@ from commands import (
 )
 from domain import operation
 from queries import audit, bookings, capacity, devices, events, node_history
+from queries import extensions as extension_queries
 from queries import join_tokens as join_token_queries
 from queries import leases as lease_queries
 from queries import node_commands as node_command_queries
@@ -59,6 +61,8 @@ OPERATIONS: Final = operation.table(
     capacity.OPERATIONS,
     reservations.OPERATIONS,
     reservation_queries.OPERATIONS,
+    extensions.OPERATIONS,
+    extension_queries.OPERATIONS,
     bookings.OPERATIONS,
     leases.OPERATIONS,
     lease_queries.OPERATIONS,

@@ -176,16 +176,16 @@ def _place_or_queue(reservation_id: str, draft: reservation.Drafted, offer: Offe
     duration_ms = draft.duration_seconds * 1000
     start = unit.now if draft.starts_at is None else draft.starts_at
     window = (start, start + duration_ms)
-    found = None
+    found, behind = None, None
+    priority = offer.priority if offer else 0
     if not unit.behind and len(unit.races) < PLACE_TRIES:
         found = placing.choose_now(unit.ports, draft.pool_id, placing.Wanted(reservation_id, draft.claim, window))
-    priority = offer.priority if offer else 0
-    behind = None
-    if unit.behind and len(unit.races) < PLACE_TRIES:
+    if found is None and len(unit.races) < PLACE_TRIES and backfilling.helps(unit, draft):
         behind = backfilling.look(unit, reservation_id, draft, priority, window)
-        found = behind.allocations if behind else None
+        if behind is not None and behind.allocations is not None:
+            found, window = behind.allocations, behind.verdict.window
 
-    def instead(refusal: errors.QuotaExceeded) -> Outcome:
+    def instead(refusal: errors.Conflict) -> Outcome:
         return _denied(reservation_id, draft, refusal, admitted=True)
 
     scopes = (*((offer.id,) if offer else ()), *quota.scopes(draft.tenant_id, draft.project_id))
@@ -203,17 +203,18 @@ def _place_or_queue(reservation_id: str, draft: reservation.Drafted, offer: Offe
         priority=priority,
         spot=draft.spot,
         since=draft.at,
-        queued=behind is not None,
+        queued=behind is not None and behind.ahead > 0,
     )
     atoms = tuple(atom for allocation in found for atom in allocation.atoms)
     contested = Contested(draft.pool_id, atoms, window, tuple(allocation.id for allocation in found))
     events: tuple[reservation.Events, ...] = (placed,)
-    if behind is not None:
+    if behind is not None and behind.ahead > 0:
         queued = _queued(draft, priority, unit, behind)
-        passed = reservation.Backfilled(draft.pool_id, behind.verdict.ahead, unit.now, behind.queue)
+        passed = reservation.Backfilled(draft.pool_id, behind.ahead, unit.now, behind.queue)
         events = (queued, placed, passed)
     change = Change(reservation_id, 0, (draft, admitted, *events))
-    return Outcome((change,), contested=contested, instead=instead)
+    victims = behind.victims if behind is not None else ()
+    return Outcome((change, *victims), contested=contested, instead=instead)
 
 
 def _queue(

@@ -31,7 +31,8 @@ class Outcome(msgspec.Struct, frozen=True):
 
     `refusal` is the answer when what was recorded is itself a no; `reveal` adds to the answer what is never stored;
     `meta` says who acted where there is no session; `admitted` is false for what IAM refused. `contested` are atoms
-    that a rival may win, `instead` records a quota's refusal that only the append can find.
+    that a rival may win, `instead` records a refusal that only the append can find: a quota's, and where nothing else
+    can be chosen instead of what is contested, that of a device that is booked.
     """
 
     changes: tuple[Change, ...]
@@ -40,7 +41,7 @@ class Outcome(msgspec.Struct, frozen=True):
     meta: Meta | None = None
     admitted: bool = True
     contested: Contested | None = None
-    instead: Callable[[errors.QuotaExceeded], "Outcome"] | None = None
+    instead: Callable[[errors.Conflict], "Outcome"] | None = None
 
     @property
     def stream(self) -> str:
@@ -160,8 +161,9 @@ def _attempt(operation: Operation, unit: Unit, outcome: Outcome, keyed: tuple[st
         answer = _record(operation, unit, outcome, keyed)
         recorded = True
         return answer
-    except errors.QuotaExceeded as refusal:
-        if outcome.instead is None:
+    except (errors.QuotaExceeded, errors.DoubleBooked) as refusal:
+        chosen = isinstance(refusal, errors.DoubleBooked) and outcome.contested is not None
+        if outcome.instead is None or chosen:
             raise
         return _record(operation, unit, outcome.instead(refusal), keyed)
     finally:

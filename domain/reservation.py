@@ -209,7 +209,8 @@ class Stays(Event, frozen=True, tag="reservation.stays.1"):
 class Extended(Event, frozen=True, tag="reservation.extended.1"):
     """Its end moves, on the devices that it has; `claimed` is the whole claim as it is from here on.
 
-    An end before `former_ends_at` shortens. `gpu_ms` is the budget that the whole now takes.
+    An end before `former_ends_at` shortens. `gpu_ms` is the budget that the whole now takes, `allocations` are the
+    ids of those that move.
     """
 
     extension_id: str
@@ -219,6 +220,7 @@ class Extended(Event, frozen=True, tag="reservation.extended.1"):
     ends_at: int
     claimed: Claimed
     gpu_ms: int
+    allocations: tuple[str, ...]
     at: int
 
 
@@ -230,8 +232,9 @@ class Renewed(Event, frozen=True, tag="reservation.renewed.1"):
 
 
 class Preempted(Event, frozen=True, tag="reservation.preempted.1"):
-    """A claim that is not spot has its devices from `ends_at` (epoch ms) on."""
+    """A claim that is not spot has its devices after `ends_at` (epoch ms)."""
 
+    pool_id: str
     at: int
     ends_at: int
 

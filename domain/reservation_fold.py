@@ -60,7 +60,8 @@ def evolve(state: reservation.State, event: reservation.Events) -> reservation.S
         case reservation.Renewed(until=until):
             return replace(state, lease_until=until)
         case reservation.Preempted(ends_at=ends_at):
-            return replace(state, ends_at=ends_at, ending=reservation.Ending(ends_at, "Preempted"))
+            ending = reservation.Ending(ends_at, "Preempted")
+            return replace(state, ends_at=ends_at, ending=ending, claimed=_until(state.claimed, ends_at))
         case reservation.MemberLost() | reservation.MemberPlaced():
             return _of_member(state, event)
         case reservation.Degraded(reason=reason, names=names):
@@ -95,6 +96,10 @@ def _mark(
     allocations: tuple[reservation.Allocation, ...], allocation_id: str, **marks: bool
 ) -> tuple[reservation.Allocation, ...]:
     return tuple(replace(a, **marks) if a.id == allocation_id else a for a in allocations)
+
+
+def _until(claimed: reservation.Claimed | None, ends_at: int) -> reservation.Claimed | None:
+    return None if claimed is None else replace(claimed, until=min(claimed.until, ends_at))
 
 
 def _lease(state: reservation.State, at: int) -> int | None:

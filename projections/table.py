@@ -6,6 +6,7 @@ from projections import (
     bookings,
     catalog,
     devices,
+    extensions,
     gates,
     join_tokens,
     keys,
@@ -40,6 +41,7 @@ ASYNC: Final = (
     devices.PROJECTION,
     node_commands.PROJECTION,
     reservations.PROJECTION,
+    extensions.PROJECTION,
     log_time.PROJECTION,
 )
 ALL: Final[tuple[Projection, ...]] = (*INLINE, *ASYNC)

@@ -148,6 +148,8 @@ REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
     "reservations.cancel": ("/v1/reservations/{placed}/cancel", {}),
     "reservations.release": ("/v1/reservations/{bound}/release", {}),
     "reservations.renew": ("/v1/reservations/{leased}/renew", {}),
+    "reservations.extend": ("/v1/reservations/{leased}/extend", {"endsAt": LATER + 3_600_000}),
+    "extensions.list": ("/v1/extensions", {}),
     "bookings.list": ("/v1/bookings", {}),
     "leases.list": ("/v1/leases", {}),
     "leases.proceed": ("/v1/leases/singleton:elsewhere/proceed", {}),

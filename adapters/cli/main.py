@@ -42,6 +42,7 @@ GROUPS: Final = {
     "devices": "The GPUs and other devices of the nodes.",
     "capacity": "What each pool has, holds and has left.",
     "reservations": "Claims on devices for a time.",
+    "extensions": "What was asked to move the ends of reservations.",
     "bookings": "Devices taken, by interval.",
     "leases": "Who owns which of the controllers' jobs, and whether their clocks are believed.",
     "events": "The log as it grows.",

@@ -4,8 +4,9 @@ from collections.abc import Callable, Generator, Sequence
 from functools import partial
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from commands import placing, tenancy
+from commands import placing, preempting, tenancy
 from commands.acting import act, following
 from commands.ports import Loaded, NodeClosed, Ports, Race, Store
 from domain import claim, errors, queueing, quota, reservation
@@ -54,7 +55,7 @@ def walk(
             verdict, places = left.pop(0)
             if places is not None:
                 ahead = verdict.ahead + (skipped.count if waiter.id in beyond and skipped else 0)
-                yield waiter.id, partial(_place, ports, pool_id, waiter, ahead, places, fence, lost)
+                yield waiter.id, partial(_place, ports, pool_id, replace(verdict, ahead=ahead), places, fence, lost)
             elif _worth_telling(planned[waiter.id].state.waits, verdict, seek):
                 yield waiter.id, partial(_tell, store, pool_id, waiter.id, planned[waiter.id], verdict, fence)
             if lost:
@@ -66,8 +67,7 @@ def walk(
 def _place(
     ports: Ports,
     pool_id: str,
-    waiter: queueing.Waiter,
-    ahead: int,
+    verdict: queueing.Verdict,
     places: placing.Places,
     fence: Fence,
     lost: list[str],
@@ -78,27 +78,33 @@ def _place(
     recorded = False
 
     def decide() -> list[Change]:
-        loaded, now = store.load(waiter.id), store.now()
+        loaded, now = store.load(verdict.id), store.now()
         state: reservation.State = loaded.state
         if not placing.waits(state, now) or state.draft is None:
             return []
-        events: list[reservation.Events] = [placed(state, state.draft, found, waiter.window)]
-        if ahead:
-            events.append(reservation.Backfilled(pool_id, ahead, now))
-        return [Change(waiter.id, loaded.version, tuple(events))]
+        events: list[reservation.Events] = [placed(state, state.draft, found, verdict.window)]
+        if verdict.ahead:
+            events.append(reservation.Backfilled(pool_id, verdict.ahead, now))
+        return [Change(verdict.id, loaded.version, tuple(events)), *_victims(store, verdict, loaded, now)]
 
     try:
-        recorded = act(store, _meta(store, waiter.id), decide, fence) is not None
+        recorded = act(store, _meta(store, verdict.id), decide, fence) is not None
     except (errors.DoubleBooked, NodeClosed):
-        lost.append(waiter.id)
-        ports.calendars.lost(pool_id, tuple(atom for a in found for atom in a.atoms), waiter.window)
+        lost.append(verdict.id)
+        ports.calendars.lost(pool_id, tuple(atom for a in found for atom in a.atoms), verdict.window)
     except Race:
-        lost.append(waiter.id)
+        lost.append(verdict.id)
         raise
     finally:
         if not recorded:
             ports.calendars.drop([one.allocation_id for one in places])
     return recorded
+
+
+def _victims(store: Store, verdict: queueing.Verdict, loaded: Loaded, now: int) -> list[Change]:
+    if verdict.preempts is None:
+        return []
+    return preempting.changes(store.load, verdict.preempts, now, loaded.state.admission_id, loaded.event_id)
 
 
 def _worth_telling(told: reservation.Waits | None, verdict: queueing.Verdict, seek: bool) -> bool:

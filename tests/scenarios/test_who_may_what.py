@@ -73,6 +73,8 @@ EXPECTED: dict[str, str] = {
     "reservations.cancel": "401 401 404 403 404 200 404 404",
     "reservations.release": "401 401 404 403 404 200 404 404",
     "reservations.renew": "401 401 404 403 404 200 404 404",
+    "reservations.extend": "401 401 404 403 404 200 404 404",
+    "extensions.list": READ,
     "bookings.list": READ,
     "leases.list": "401 401 403 403 200 403 200 200",
     "leases.proceed": "401 401 403 403 403 403 200 200",

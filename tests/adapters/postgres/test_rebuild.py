@@ -43,6 +43,8 @@ def busy_day(plane: Plane) -> None:
         assert made.status_code == 201, made.text
     waiting = plane.acme.reserve(pool_id, "three", startsAt=later)
     assert waiting.json()["state"] == "pending", waiting.text
+    longer = {"endsAt": made.json()["endsAt"] + 1}
+    plane.acme.ok("POST", f"/v1/reservations/{made.json()['id']}/extend", longer, Idempotency_Key="longer")
     plane.settle()
 
 
