@@ -59,7 +59,6 @@ def test_an_update_changes_what_differs_and_asking_twice_nothing() -> None:
     ("policy", "field"),
     [
         (pool.Policy(admission=pool.Admission("confirm")), "admission.budgetCheck"),
-        (pool.Policy(spot_notice_seconds=0), "spotNoticeSeconds"),
         (pool.Policy(hardware_profile="a100-8"), "hardwareProfile"),
         (pool.Policy(tenant_root=True), "tenantRoot"),
     ],
