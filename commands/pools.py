@@ -33,7 +33,6 @@ SHORTEST_LOST_AFTER: Final = 10
 
 _PLAIN: Final = pool.Policy()
 _NOT_BUILT: Final = {
-    "spotNoticeSeconds": attrgetter("spot_notice_seconds"),
     "hardwareProfile": attrgetter("hardware_profile"),
     "tenantRoot": attrgetter("tenant_root"),
 }

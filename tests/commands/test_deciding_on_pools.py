@@ -58,7 +58,6 @@ def test_an_update_changes_what_differs_and_asking_twice_nothing() -> None:
 @pytest.mark.parametrize(
     ("policy", "field"),
     [
-        (pool.Policy(spot_notice_seconds=0), "spotNoticeSeconds"),
         (pool.Policy(hardware_profile="a100-8"), "hardwareProfile"),
         (pool.Policy(tenant_root=True), "tenantRoot"),
     ],
