@@ -3,6 +3,7 @@
 from typing import Final
 
 from commands import (
+    budgets,
     confirming,
     evicting,
     extensions,
@@ -24,6 +25,7 @@ from commands import (
 )
 from domain import operation
 from queries import audit, bookings, capacity, devices, events, node_history, preview, usage
+from queries import budgets as budget_queries
 from queries import extensions as extension_queries
 from queries import join_tokens as join_token_queries
 from queries import leases as lease_queries
@@ -46,6 +48,8 @@ OPERATIONS: Final = operation.table(
     project_queries.OPERATIONS,
     quotas.OPERATIONS,
     quota_queries.OPERATIONS,
+    budgets.OPERATIONS,
+    budget_queries.OPERATIONS,
     join_tokens.OPERATIONS,
     join_token_queries.OPERATIONS,
     joining.OPERATIONS,

@@ -29,7 +29,7 @@ def confirm(command: Confirm, unit: Unit) -> Outcome:
         unit.decide(admitting.resource(asked), CREATE)
     except errors.AccessDenied as refusal:
         return admitting.denied(asked, refusal, admitted=True)
-    return admitting.admit(asked, unit)
+    return admitting.admit(asked, unit, confirmed=True)
 
 
 def confirmed(state: reservation.State) -> bool:

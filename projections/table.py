@@ -4,6 +4,7 @@ from typing import Final
 
 from projections import (
     bookings,
+    budgets,
     catalog,
     devices,
     extensions,
@@ -27,6 +28,7 @@ from projections.projection import Projection
 INLINE: Final = (
     gates.PROJECTION,
     quotas.PROJECTION,
+    budgets.PROJECTION,
     bookings.PROJECTION,
     queue.PROJECTION,
     keys.PROJECTION,

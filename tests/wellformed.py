@@ -62,6 +62,8 @@ REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
     "projects.archive": ("/v1/projects/{spare_project}/archive", {}),
     "quotas.set": ("/v1/quotas/tenant/acme", {"limits": {"gpu": 100, "vcpu": 1000}}),
     "quotas.get": ("/v1/quotas/tenant/acme", {}),
+    "budgets.set": ("/v1/budgets/tenant/acme", {"gpuHours": 1000.5, "from": 0, "until": 4_102_444_800_000}),
+    "budgets.get": ("/v1/budgets/tenant/acme", {}),
     "joinTokens.create": (
         "/v1/join-tokens",
         {

@@ -36,6 +36,7 @@ GROUPS: Final = {
     "pools": "Sets of nodes, and the tenants they are offered to.",
     "projects": "Groupings of what a tenant claims.",
     "quotas": "What tenants and projects may hold at once.",
+    "budgets": "GPU-hours that tenants and projects may spend.",
     "join-tokens": "Credentials that new nodes join with.",
     "nodes": "Machines: join, assign, adopt, cordon, drain, maintain, retire.",
     "commands": "What nodes are told to do once.",

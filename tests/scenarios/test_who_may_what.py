@@ -35,6 +35,8 @@ EXPECTED: dict[str, str] = {
     "projects.archive": "401 401 404 403 404 200 404 404",
     "quotas.set": "401 401 403 403 403 403 403 200",
     "quotas.get": "401 401 404 200 200 200 200 200",
+    "budgets.set": "401 401 403 403 403 403 403 200",
+    "budgets.get": "401 401 404 200 200 200 200 200",
     "joinTokens.create": "401 401 404 403 403 404 403 201",
     "joinTokens.list": READ,
     "joinTokens.revoke": "401 401 404 403 403 404 403 200",
