@@ -40,7 +40,7 @@ def admit(asked: Asked, unit: Unit, *, confirmed: bool = False) -> Outcome:
     of: pool.State = unit.existing(draft.pool_id, "poolId").state
     offer = None
     if of.owner_tenant_id != draft.tenant_id:
-        offer = unit.ports.store.offer(draft.tenant_id, draft.pool_id)
+        offer = unit.offer(draft.pool_id)
         if offer is None:
             raise unit.unseen("compute-pool", draft.pool_id, "poolId")
     checks = of.policy.admission.budget_check

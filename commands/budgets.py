@@ -49,11 +49,14 @@ def budgeted(draft: reservation.Drafted, *, enforced: bool) -> reservation.Budge
     return reservation.Budgeted(scopes, draft.gpu_count, draft.gpu_count * draft.duration_seconds * 1000, enforced)
 
 
-def exceeded(ports: Ports, draft: reservation.Drafted) -> budget.Exceeded | None:
-    """Whether a draft takes more than is left of its tenant's or its project's budget, were it admitted now."""
+def exceeded(ports: Ports, draft: reservation.Drafted, window: tuple[int, int] | None = None) -> budget.Exceeded | None:
+    """Whether a draft takes more than is left of its tenant's or its project's budget, were it admitted now.
+
+    `window` (epoch ms) is what an extension adds, in place of the draft's own.
+    """
     start = draft.at if draft.starts_at is None else draft.starts_at
     accounts = ports.budgets.accounts(quota.scopes(draft.tenant_id, draft.project_id))
-    return budget.exceeded(accounts, draft.gpu_count, (start, start + draft.duration_seconds * 1000))
+    return budget.exceeded(accounts, draft.gpu_count, window or (start, start + draft.duration_seconds * 1000))
 
 
 def refusal(of: budget.Exceeded) -> errors.BudgetExceeded:

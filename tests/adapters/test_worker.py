@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from adapters import controller, worker
 from adapters.calendars import Calendars
@@ -242,3 +243,50 @@ def test_a_clock_that_jumps_ends_nothing_until_an_operator_or_a_minute_says_so(h
     house.look()
     one.tick()
     assert house.status(waiting) == "placed"
+
+
+def test_after_an_outage_of_hours_all_ends_come_before_any_start(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """O02: one at a time, the overdue ends go first, though the starts have been due for longer."""
+    monkeypatch.setattr(worker, "AT_ONCE", 1)
+    now = int(time.time() * 1000)
+    late = house.given.place(
+        house.given.placed(house.pool_id, house.node_id, [house.atoms[3]], now - 3 * HOUR, now + HOUR)
+    )
+    over = house.given.place(
+        house.given.placed(house.pool_id, house.node_id, [house.atoms[2]], now - 3 * HOUR, now - HOUR)
+    )
+    running = []
+    for atom in house.atoms[:2]:
+        id = house.given.place(house.given.placed(house.pool_id, house.node_id, [atom], now - 5 * HOUR, now - 60_000))
+        house.given.bind(id, now - 5 * HOUR)
+        house.given.append(id, reservation.Activated(now - 5 * HOUR))
+        running.append(id)
+    alone = house.worker("a")
+    seen = []
+    for _ in range(4):
+        house.look()
+        alone.tick()
+        seen.append([house.status(id) for id in (*running, over, late)])
+    assert [sorted(states[:2]) for states in seen[:2]] == [["active", "releasing"], ["releasing", "releasing"]]
+    assert [states[2:] for states in seen[:2]] == [["placed", "placed"]] * 2, "nothing starts while an end is due"
+    assert seen[3] == ["releasing", "releasing", "expired", "binding"]
+    expired, started = (house.given.store.load(id).state for id in (over, late))
+    assert expired.reason == "WindowPassed"
+    assert started.ends_at == now + HOUR, "a start that comes late keeps its end"
+
+
+def test_nobody_loses_a_lease_to_an_outage_of_the_controller(house: House) -> None:
+    now = int(time.time() * 1000)
+    placed = house.given.placed(house.pool_id, house.node_id, house.atoms[:1], now - 2 * HOUR, now + 9 * HOUR)
+    drafted = replace(house.given.drafted(house.pool_id), lease_seconds=60)
+    leased = new_id("rsv")
+    house.given.append(leased, drafted, reservation.Admitted("adm_1", placed.claimed, 0), placed, expected=0)
+    house.given.bind(leased, now - 2 * HOUR)
+    house.given.append(leased, reservation.Activated(now - 2 * HOUR))
+    assert house.given.store.load(leased).state.lease_until < now
+    house.look()
+    running = house.worker("a")
+    running.tick()
+    house.look()
+    running.tick()
+    assert house.status(leased) == "active"

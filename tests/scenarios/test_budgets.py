@@ -150,3 +150,17 @@ def test_a_tenants_budget_is_the_platforms_to_set_a_projects_the_tenants(plane: 
     assert plane.acme.ok("PUT", path, {"gpuHours": 1})["gpuHours"] == 1
     story = plane.acme.ok("GET", "/v1/audit/streams/budget:tenant:acme")
     assert [event["type"] for event in story["items"]] == ["budget.set.1"]
+
+
+def test_an_extension_takes_what_it_adds_and_one_that_is_refused_changes_nothing(plane: Plane) -> None:
+    pool_id = checked(plane)
+    grant(plane.root, "tenant", "acme", 5)
+    made = claim(plane, pool_id, 2, 1, startsAt=plane.store.now() + HOUR).json()
+    path = f"/v1/reservations/{made['id']}/extend"
+    answer = plane.acme.post(path, {"endsAt": made["endsAt"] + HOUR}, Idempotency_Key="more")
+    assert (answer.status_code, stands(plane.acme)) == (200, (5, 0, 4, 1))
+    no = plane.acme.post(path, {"endsAt": made["endsAt"] + 2 * HOUR}, Idempotency_Key="yet more")
+    assert refused(no) == ("tenant", 5, 2, 1)
+    assert plane.acme.ok("GET", f"/v1/reservations/{made['id']}") == answer.json()
+    plane.acme.ok("POST", path, {"endsAt": made["endsAt"]}, Idempotency_Key="less")
+    assert stands(plane.acme) == (5, 0, 2, 3)

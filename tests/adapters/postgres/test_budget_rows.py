@@ -140,7 +140,14 @@ def test_an_enforced_claim_is_refused_in_the_append_and_another_only_counted(sce
 
 def extended(scene: Scene, former: int, ends_at: int) -> reservation.Extended:
     claimed = reservation.Claimed((SCOPE,), {"gpu": 1}, MIDNIGHT, ends_at)
-    known = {"extension_id": "ext_1", "admission_id": "adm_2", "pool_id": scene.pool_id, "gpu_ms": 0, "at": MIDNIGHT}
+    known = {
+        "extension_id": "ext_1",
+        "admission_id": "adm_2",
+        "pool_id": scene.pool_id,
+        "gpu_ms": 0,
+        "at": MIDNIGHT,
+        "allocations": (),
+    }
     return reservation.Extended(former_ends_at=former, ends_at=ends_at, claimed=claimed, **known)  # type: ignore[arg-type]
 
 
