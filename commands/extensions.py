@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
+from commands import budgets
 from commands.ports import Loaded, Race
 from commands.unit import Outcome, Unit, changed
 from domain import access, claim, errors, extension, ids, pool, quota, reservation, reservation_life, reservation_view
@@ -109,6 +110,10 @@ def _refused(command: Extend, state: reservation.State, unit: Unit) -> errors.Co
     if any(unit.load(scope).state.withdrawn for scope in scopes if quota.is_offering(scope)):
         return errors.Conflict("the pool is not offered to you any more: it runs to its end and is not extended")
     of: pool.State = unit.load(state.draft.pool_id).state
+    if of.policy.admission.budget_check == "enforce":
+        over = budgets.exceeded(unit.ports, state.draft, (state.ends_at, command.ends_at))
+        if over is not None:
+            return budgets.refusal(over)
     gap_ms = of.policy.cleaning_seconds * 1000
     return _in_the_way(command.id, state.ends_at, command.ends_at + gap_ms, unit)
 
@@ -190,6 +195,7 @@ OPERATIONS = (
             errors.IllegalTransition,
             errors.DoubleBooked,
             errors.QuotaExceeded,
+            errors.BudgetExceeded,
             errors.StaleVersion,
             errors.KeyReused,
         ),

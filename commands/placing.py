@@ -130,11 +130,11 @@ def _hold(ports: Ports, calendar: calendar.Calendar, placed: placement.Placement
 
 
 def allocate(ports: Ports, places: Places) -> tuple[reservation.Allocation, ...]:
-    return tuple(_allocate(ports, one.allocation_id, one.member) for one in places)
+    nodes = ports.store.load_all([one.member.node_id for one in places])
+    return tuple(_allocate(of.state, one.allocation_id, one.member) for of, one in zip(nodes, places, strict=True))
 
 
-def _allocate(ports: Ports, allocation_id: str, member: placement.Member) -> reservation.Allocation:
-    on_node: node.State = ports.store.load(member.node_id).state
+def _allocate(on_node: node.State, allocation_id: str, member: placement.Member) -> reservation.Allocation:
     names = {d.id: d.cdi for d in on_node.devices}
     return reservation.Allocation(
         id=allocation_id,

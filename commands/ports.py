@@ -1,11 +1,12 @@
 """What commands need of the world; adapters provide it (architecture.md §1)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from msgspec import Struct
 
+from domain import budget
 from domain.access import Authorizer, Resource
 from domain.admission import Replay
 from domain.calendar import Calendar
@@ -56,11 +57,33 @@ class Following(Struct, frozen=True):
     since: int
 
 
+class Ahead(Struct, frozen=True):
+    """What a command is sure to ask: an Idempotency-Key, streams, and how things (type, id) look to a tenant."""
+
+    tenant_id: str = ""
+    key: str | None = None
+    streams: tuple[str, ...] = ()
+    things: tuple[tuple[str, str], ...] = ()
+
+
+class Outlook(Struct, frozen=True):
+    """The answers, and the database's clock in epoch ms behind them; of each pool among the things its offer too."""
+
+    now: int
+    replay: Replay | None
+    loaded: Mapping[str, Loaded]
+    resources: Mapping[tuple[str, str], Resource | None]
+    offers: Mapping[str, Offer | None]
+
+
 class Store(Protocol):
     """The log and the inline rows, as commands see them."""
 
     def now(self) -> int:
         """The database's clock in epoch ms: wall-clock deadlines use no other (domain.md §5)."""
+
+    def look(self, ahead: Ahead) -> Outlook:
+        """Ask it all at once. The streams come first: what is decided on things as they are shows what came between."""
 
     def load(self, stream: str, until: int | None = None) -> Loaded:
         """The state after the stream's last event, or after version `until`."""
@@ -82,9 +105,6 @@ class Store(Protocol):
 
     def holder(self, kind: str, scope: str, key: str) -> str | None:
         """Who holds a unique key, as the live offering of a pool to a tenant."""
-
-    def replay(self, key: str) -> Replay | None:
-        """What an Idempotency-Key answered before."""
 
     def holders(self, identifiers: Sequence[str]) -> dict[str, tuple[str, ...]]:
         """The live nodes that hold each of these hardware identifiers; one that nobody holds is left out."""
@@ -148,6 +168,13 @@ class Calendars(Protocol):
         """Choices that came to nothing; those that the log has confirmed stay."""
 
 
+class Budgets(Protocol):
+    """Who keeps the budgets: the tables here, or a billing system outside."""
+
+    def accounts(self, scopes: Sequence[str]) -> list[budget.Account]:
+        """How the budgets of these scopes stand, in their order; a scope without one is left out."""
+
+
 class Ports(Struct, frozen=True):
     """Everything a command may touch, made once by the composition root."""
 
@@ -157,3 +184,4 @@ class Ports(Struct, frozen=True):
     selectors: Selectors
     new_id: Callable[[str], str]
     new_secret: Callable[[], str]
+    budgets: Budgets

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from domain import (
     admission,
+    budget,
     clock,
     extension,
     join_token,
@@ -74,6 +75,7 @@ def _nobody(state: clock.State | tenant.State) -> tuple[str, ...]:
 KINDS: Final[dict[str, Kind]] = {
     "adm": Kind("admission", admission.State(), admission.evolve, get_args(admission.Events), _caller),
     "clock": Kind("clock", clock.State(), clock.evolve, get_args(clock.Events), _nobody),
+    "budget": Kind("budget", budget.State(), budget.evolve, (budget.Set,), _tenant),
     "cmd": Kind("command", node_command.State(), node_command.evolve, get_args(node_command.Events), _owner),
     "ext": Kind("extension", extension.State(), extension.evolve, get_args(extension.Events), _requester),
     "jt": Kind("join token", join_token.State(), join_token.evolve, get_args(join_token.Events), _tenant),

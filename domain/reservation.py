@@ -93,10 +93,14 @@ class ConfirmationAwaited(Event, frozen=True, tag="reservation.confirmation_awai
     admission_id: str | None = None
 
 
-class Budgeted(Event, frozen=True, tag="reservation.budgeted.1"):
-    """GPU-milliseconds that it may spend of the budgets of `scopes`; `enforced` refuses it where they are not left."""
+class Budgeted(Event, frozen=True, tag="reservation.budgeted.2"):
+    """GPU-milliseconds that it may spend of the budgets of `scopes`; `enforced` refuses it where they are not left.
+
+    `gpus` is what it spends in each millisecond that it runs.
+    """
 
     scopes: tuple[str, ...]
+    gpus: int
     gpu_ms: int
     enforced: bool
 

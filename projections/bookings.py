@@ -126,9 +126,9 @@ def _move_end(stream: str, event: reservation.Extended) -> Iterator[Statement]:
     yield Statement(phase, stream, sql, (event.ends_at, stream))
     scalars = """
     UPDATE scalar_bookings SET during = int8range(lower(during), greatest(lower(during) + 1, %s))
-    WHERE reservation_id = %s AND NOT upper_inf(during)
+    WHERE allocation_id = ANY(%s)
     """
-    yield Statement(phase, stream, scalars, (event.ends_at, stream))
+    yield Statement(phase, stream, scalars, (event.ends_at, list(event.allocations)))
     if longer:
         added = (event.former_ends_at, event.ends_at)
         yield _scalars_fit(stream, added)

@@ -4,6 +4,7 @@ from typing import Final
 
 from projections import (
     bookings,
+    budgets,
     catalog,
     devices,
     extensions,
@@ -20,12 +21,14 @@ from projections import (
     quotas,
     reservations,
     sites,
+    usage,
 )
 from projections.projection import Projection
 
 INLINE: Final = (
     gates.PROJECTION,
     quotas.PROJECTION,
+    budgets.PROJECTION,
     bookings.PROJECTION,
     queue.PROJECTION,
     keys.PROJECTION,
@@ -42,6 +45,7 @@ ASYNC: Final = (
     node_commands.PROJECTION,
     reservations.PROJECTION,
     extensions.PROJECTION,
+    usage.PROJECTION,
     log_time.PROJECTION,
 )
 ALL: Final[tuple[Projection, ...]] = (*INLINE, *ASYNC)

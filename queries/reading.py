@@ -3,15 +3,18 @@
 import base64
 import binascii
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Final, LiteralString
 
 import msgspec
 from psycopg import Connection
 
 from domain import catalog, errors, registry
-from domain.access import Resource, Session
+from domain.access import Foresight, Resource, Session
+from domain.calendar import Calendar
 from domain.event import Recorded
 from domain.operation import Answer, Listing, Page, Paged
+from domain.selector import Selectors
 
 SHORT_PAGE_AFTER: Final = 10
 """A page whose rows the caller may mostly not see is cut short after so many reads; the cursor goes on."""
@@ -30,6 +33,15 @@ question of its own."""
 
 Fetch = Callable[[Place | None], list[Row]]
 """One row more than the page behind a place, to know whether another follows."""
+
+
+class Ahead(msgspec.Struct, frozen=True):
+    """What looks ahead work with: the pools' calendars, held still while they are looked at, compiled selectors, and
+    what a decision on a thing that is not there yet would be."""
+
+    calendar: Callable[[str], AbstractContextManager[Calendar]]
+    selectors: Selectors
+    foresee: Callable[[str, Resource], Foresight]
 
 
 class Reader(msgspec.Struct, frozen=True):
@@ -59,6 +71,7 @@ class Reader(msgspec.Struct, frozen=True):
     decide: Callable[[Resource], None]
     load_version: Callable[[str, int], Any]
     versions: Callable[[str, int, int], list[Recorded]]
+    ahead: Ahead
     earlier: int | None = None
 
 
