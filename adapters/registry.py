@@ -21,7 +21,7 @@ from commands import (
     sites,
 )
 from domain import operation
-from queries import audit, bookings, capacity, devices, events, node_history, preview, usage
+from queries import audit, bookings, capacity, capacity_timeline, devices, events, node_history, preview, usage
 from queries import join_tokens as join_token_queries
 from queries import leases as lease_queries
 from queries import node_commands as node_command_queries
@@ -57,6 +57,7 @@ OPERATIONS: Final = operation.table(
     node_command_queries.OPERATIONS,
     devices.OPERATIONS,
     capacity.OPERATIONS,
+    capacity_timeline.OPERATIONS,
     reservations.OPERATIONS,
     reservation_queries.OPERATIONS,
     preview.OPERATIONS,
