@@ -145,6 +145,9 @@ class Calendars:
                     self._choices.pop(a.id, None)
                     of.book(a.id, a.node_id, a.atoms, a.scalars, event.starts_at, event.ends_at)
             return
+        if isinstance(event, reservation.Extended):
+            self._extended(self._placed.get(reservation_id), event)
+            return
         if isinstance(event, reservation.Queued):
             self._changes[event.pool_id] += 1
         placed = self._placed.get(reservation_id)
@@ -158,6 +161,12 @@ class Calendars:
             else:
                 del self._placed[reservation_id]
             self._changes[placed.pool_id] += 1
+
+    def _extended(self, placed: "_Placed | None", event: reservation.Extended) -> None:
+        with self.locked(event.pool_id) as of:
+            for allocation_id in placed.starts if placed else ():
+                of.rebound(allocation_id, event.ends_at)
+        self._changes[event.pool_id] += 1
 
     def _joined(self, placed: "_Placed | None", event: reservation.MemberPlaced) -> "_Placed":
         """A member that takes the place of a lost one."""

@@ -3,7 +3,10 @@
 from typing import Final
 
 from commands import (
+    budgets,
+    confirming,
     evicting,
+    extensions,
     identity,
     join_tokens,
     joining,
@@ -22,6 +25,8 @@ from commands import (
 )
 from domain import operation
 from queries import audit, bookings, capacity, capacity_timeline, devices, events, node_history, preview, usage
+from queries import budgets as budget_queries
+from queries import extensions as extension_queries
 from queries import join_tokens as join_token_queries
 from queries import leases as lease_queries
 from queries import node_commands as node_command_queries
@@ -43,6 +48,8 @@ OPERATIONS: Final = operation.table(
     project_queries.OPERATIONS,
     quotas.OPERATIONS,
     quota_queries.OPERATIONS,
+    budgets.OPERATIONS,
+    budget_queries.OPERATIONS,
     join_tokens.OPERATIONS,
     join_token_queries.OPERATIONS,
     joining.OPERATIONS,
@@ -60,6 +67,9 @@ OPERATIONS: Final = operation.table(
     capacity_timeline.OPERATIONS,
     reservations.OPERATIONS,
     reservation_queries.OPERATIONS,
+    confirming.OPERATIONS,
+    extensions.OPERATIONS,
+    extension_queries.OPERATIONS,
     preview.OPERATIONS,
     bookings.OPERATIONS,
     usage.OPERATIONS,

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
+from domain import budget
 from domain.access import Authorizer, Resource
 from domain.admission import Replay
 from domain.calendar import Calendar
@@ -40,6 +41,13 @@ class Offer(Struct, frozen=True):
 
     id: str
     priority: int
+
+
+class Following(Struct, frozen=True):
+    """Who has a device next, and since when (epoch ms); without a reservation it is planned maintenance."""
+
+    reservation_id: str | None
+    since: int
 
 
 class Store(Protocol):
@@ -99,6 +107,9 @@ class Store(Protocol):
     def blockers(self, reservation_id: str) -> list[str]:
         """Earlier reservations that still hold, not torn down, an atom that this one has booked next."""
 
+    def following(self, reservation_id: str, since: int, until: int) -> list[Following]:
+        """Who has any of this reservation's devices in `[since, until)`, soonest first; of many the first twenty."""
+
     def waiting(self, pool_id: str) -> bool:
         """Whether anybody waits in the pool's queue."""
 
@@ -128,6 +139,13 @@ class Calendars(Protocol):
         """Choices that came to nothing; those that the log has confirmed stay."""
 
 
+class Budgets(Protocol):
+    """Who keeps the budgets: the tables here, or a billing system outside."""
+
+    def accounts(self, scopes: Sequence[str]) -> list[budget.Account]:
+        """How the budgets of these scopes stand, in their order; a scope without one is left out."""
+
+
 class Ports(Struct, frozen=True):
     """Everything a command may touch, made once by the composition root."""
 
@@ -137,3 +155,4 @@ class Ports(Struct, frozen=True):
     selectors: Selectors
     new_id: Callable[[str], str]
     new_secret: Callable[[], str]
+    budgets: Budgets

@@ -1,30 +1,26 @@
 """Reservations: create, cancel, release (domain.md §5)."""
 
 import hashlib
-from typing import Final, NoReturn
+from typing import Final
 
 import msgspec
 
-from commands import ending, placing
-from commands.ports import Loaded, Offer, Race
-from commands.unit import Contested, Outcome, Unit, changed
+from commands import admitting, ending
+from commands.ports import Loaded, Race
+from commands.unit import Outcome, Unit, changed
 from domain import (
-    access,
     asking,
-    claim,
     errors,
     ids,
     pool,
     project,
-    quota,
     reservation,
     reservation_life,
     reservation_view,
 )
-from domain.event import Change
 from domain.operation import Operation, Request
 
-PLACE_TRIES: Final = 5
+_ASK_THEM: Final = "not allowed to you for this person; they allow it in IAM, or confirm in a session of their own"
 
 
 class Create(asking.Asking, frozen=True, kw_only=True):
@@ -41,25 +37,18 @@ def create(command: Create, unit: Unit) -> Outcome:
     reservation_id = ids.derive("rsv", session.tenant_id, session.identity_id, key)
     body = hashlib.sha256(msgspec.json.encode(command, order="sorted")).hexdigest()
     if (held := unit.load(reservation_id)).version:
-        _again(reservation_id, held, body)
+        return _again(reservation_id, held, body, unit)
     unit.resolve("compute-pool", command.pool_id, "poolId")
     of: pool.State = unit.existing(command.pool_id, "poolId").state
     check(command, of, unit)
-    draft = _draft(command, of, unit, body)
-    attributes = reservation.attributes(draft)
-    resource = access.Resource(
-        "compute-reservation", reservation_id, session.tenant_id, attributes, "compute-pool", command.pool_id
-    )
+    asked = admitting.Asked(reservation_id, _draft(command, of, unit, body))
     try:
-        unit.decide(resource)
+        unit.decide(admitting.resource(asked))
     except errors.AccessDenied as refusal:
-        return _denied(reservation_id, draft, refusal, admitted=False)
-    offer = None
-    if of.owner_tenant_id != session.tenant_id:
-        offer = unit.ports.store.offer(session.tenant_id, command.pool_id)
-        if offer is None:
-            raise unit.unseen("compute-pool", command.pool_id, "poolId")
-    return _place_or_queue(reservation_id, draft, offer, unit)
+        if session.session_kind == "delegated":
+            return admitting.awaits(asked, "DecisionRefused", _ASK_THEM, unit, admitted=False)
+        return admitting.denied(asked, refusal, admitted=False)
+    return admitting.admit(asked, unit)
 
 
 def check(command: Create, of: pool.State, unit: Unit) -> None:
@@ -82,10 +71,11 @@ def _draft(command: Create, of: pool.State, unit: Unit, body: str) -> reservatio
     return asking.draft(command, of, unit.session, unit.now, largest, body)
 
 
-def _again(reservation_id: str, held: Loaded, body: str) -> NoReturn:
+def _again(reservation_id: str, held: Loaded, body: str, unit: Unit) -> Outcome:
     """The key was used: the same body gets the same answer, another body is an error (api.md §2).
 
-    A yes is kept with its append: whoever comes here was overtaken by the same request, and finds it when asking again.
+    A yes is kept with its append: whoever comes here was overtaken by the same request, and finds it when asking
+    again. What a delegated session was refused is decided again: its person may have approved meanwhile.
     """
     state: reservation.State = held.state
     assert state.draft is not None
@@ -94,90 +84,25 @@ def _again(reservation_id: str, held: Loaded, body: str) -> NoReturn:
     refusal: errors.Refusal | None = None
     if state.denied is not None:
         refusal = errors.again(state.denied.code, state.denied.detail, state.denied.extra)
-    elif state.status == "expired" and state.admission_id is None:
-        refusal = _no_capacity(reservation_id, state.reason == "QueueAhead")
+    elif state.status == "expired" and state.reason in ("NoCapacity", "QueueAhead") and state.admission_id is None:
+        refusal = admitting.no_capacity(reservation_id, state.reason == "QueueAhead")
+    elif state.awaits is not None and state.awaits.reason == "DecisionRefused":
+        return _still_awaits(admitting.Asked(reservation_id, state.draft, held.version), held, unit)
     if refusal is None:
         raise Race("the same request was answered meanwhile")
     refusal.replayed = True
     raise refusal
 
 
-def _denied(reservation_id: str, draft: reservation.Drafted, refusal: errors.Refusal, *, admitted: bool) -> Outcome:
-    refusal.extra["reservationId"] = reservation_id
-    extra = {name: value for name, value in refusal.extra.items() if not isinstance(value, tuple)}
-    denied = reservation.Denied(type(refusal).__name__, refusal.code, refusal.detail, extra)
-    change = Change(reservation_id, 0, (draft, denied))
-    return Outcome((change,), refusal=refusal, admitted=admitted)
-
-
-def _place_or_queue(reservation_id: str, draft: reservation.Drafted, offer: Offer | None, unit: Unit) -> Outcome:
-    """Placed at once when it fits and nobody is ahead; else it waits with its claim (architecture.md §4)."""
-    window = asking.at_once(draft)
-    found = None
-    if not unit.behind and len(unit.races) < PLACE_TRIES:
-        found = placing.choose_now(unit.ports, draft.pool_id, placing.Wanted(reservation_id, draft.claim, window))
-    priority = offer.priority if offer else 0
-
-    def instead(refusal: errors.QuotaExceeded) -> Outcome:
-        return _denied(reservation_id, draft, refusal, admitted=True)
-
-    scopes = (*((offer.id,) if offer else ()), *quota.scopes(draft.tenant_id, draft.project_id))
-    if found is None:
-        return _queue(reservation_id, draft, scopes, priority, unit, instead)
-    claimed = reservation.Claimed(scopes, claim.resources(draft.claim), *window)
-    admitted = reservation.Admitted(unit.admission_id, claimed, priority)
-    placed = reservation.Placed(
-        pool_id=draft.pool_id,
-        tenant_id=draft.tenant_id,
-        starts_at=window[0],
-        ends_at=window[1],
-        allocations=found,
-        claimed=claimed,
-        priority=priority,
-        spot=draft.spot,
-        since=draft.at,
-        queued=False,
-    )
-    atoms = tuple(atom for allocation in found for atom in allocation.atoms)
-    contested = Contested(draft.pool_id, atoms, window, tuple(allocation.id for allocation in found))
-    change = Change(reservation_id, 0, (draft, admitted, placed))
-    return Outcome((change,), contested=contested, instead=instead)
-
-
-def _queue(
-    reservation_id: str,
-    draft: reservation.Drafted,
-    scopes: tuple[str, ...],
-    priority: int,
-    unit: Unit,
-    instead: object,
-) -> Outcome:
-    if draft.max_pending_seconds == 0:
-        expired = reservation.Expired("QueueAhead" if unit.behind else "NoCapacity", unit.now)
-        change = Change(reservation_id, 0, (draft, expired))
-        return Outcome((change,), refusal=_no_capacity(reservation_id, unit.behind))
-    window, give_up_at = asking.waiting(draft)
-    claimed = reservation.Claimed(scopes, claim.resources(draft.claim), *window)
-    queued = reservation.Queued(
-        pool_id=draft.pool_id,
-        priority=priority,
-        spot=draft.spot,
-        since=draft.at,
-        reason="QueueAhead" if unit.behind else "NoCapacity",
-        give_up_at=give_up_at,
-        earliest_start=None
-        if draft.starts_at is not None
-        else placing.earliest(unit.ports, draft.pool_id, draft.claim, draft.duration_seconds * 1000, unit.now),
-    )
-    admitted = reservation.Admitted(unit.admission_id, claimed, priority)
-    return Outcome((Change(reservation_id, 0, (draft, admitted, queued)),), instead=instead)  # type: ignore[arg-type]
-
-
-def _no_capacity(reservation_id: str, behind: bool) -> errors.DoubleBooked:
-    why = "others wait for this pool before you" if behind else "the pool has no room for this now"
-    refusal = errors.DoubleBooked(f"{why}, and maxPendingSeconds is 0")
-    refusal.extra["reservationId"] = reservation_id
-    return refusal
+def _still_awaits(asked: admitting.Asked, held: Loaded, unit: Unit) -> Outcome:
+    as_it_is = Outcome((changed(asked.id, held, []),))
+    if held.state.status != "awaiting-confirmation":
+        return as_it_is
+    try:
+        unit.decide(admitting.resource(asked))
+    except errors.AccessDenied:
+        return as_it_is
+    return admitting.admit(asked, unit)
 
 
 def cancel(command: Act, unit: Unit) -> Outcome:
@@ -233,6 +158,7 @@ OPERATIONS = (
             errors.Conflict,
             errors.DoubleBooked,
             errors.QuotaExceeded,
+            errors.BudgetExceeded,
             errors.KeyReused,
         ),
         key="required",

@@ -93,16 +93,16 @@ def draft(
     )
 
 
-def at_once(draft: reservation.Drafted) -> Window:
-    """When it runs if it need not wait."""
-    start = draft.at if draft.starts_at is None else draft.starts_at
-    return start, start + draft.duration_seconds * 1000
+def at_once(draft: reservation.Drafted, now: int) -> Window:
+    """When it runs if it need not wait; a start that comes late keeps its end, and leaves less or nothing."""
+    start = now if draft.starts_at is None else draft.starts_at
+    return max(start, now), start + draft.duration_seconds * 1000
 
 
-def waiting(draft: reservation.Drafted) -> tuple[Window, int]:
+def waiting(draft: reservation.Drafted, now: int) -> tuple[Window, int]:
     """While it waits: what it claims of its quotas, and the instant at which it gives up."""
-    give_up_at = draft.at + draft.max_pending_seconds * 1000
-    if draft.starts_at is not None:
-        window = at_once(draft)
-        return window, min(give_up_at, window[1])
-    return (draft.at, give_up_at + draft.duration_seconds * 1000), give_up_at
+    duration_ms, give_up_at = draft.duration_seconds * 1000, now + draft.max_pending_seconds * 1000
+    if draft.starts_at is None:
+        return (now, give_up_at + duration_ms), give_up_at
+    window = (draft.starts_at, draft.starts_at + duration_ms)
+    return window, min(give_up_at, window[1])

@@ -93,10 +93,14 @@ class ConfirmationAwaited(Event, frozen=True, tag="reservation.confirmation_awai
     admission_id: str | None = None
 
 
-class Budgeted(Event, frozen=True, tag="reservation.budgeted.1"):
-    """GPU-milliseconds that it may spend of the budgets of `scopes`; `enforced` refuses it where they are not left."""
+class Budgeted(Event, frozen=True, tag="reservation.budgeted.2"):
+    """GPU-milliseconds that it may spend of the budgets of `scopes`; `enforced` refuses it where they are not left.
+
+    `gpus` is what it spends in each millisecond that it runs.
+    """
 
     scopes: tuple[str, ...]
+    gpus: int
     gpu_ms: int
     enforced: bool
 
@@ -191,7 +195,8 @@ class Stays(Event, frozen=True, tag="reservation.stays.1"):
 class Extended(Event, frozen=True, tag="reservation.extended.1"):
     """Its end moves, on the devices that it has; `claimed` is the whole claim as it is from here on.
 
-    An end before `former_ends_at` shortens. `gpu_ms` is the budget that the whole now takes.
+    An end before `former_ends_at` shortens. `gpu_ms` is the budget that the whole now takes, `allocations` are the
+    ids of those that move.
     """
 
     extension_id: str
@@ -201,6 +206,7 @@ class Extended(Event, frozen=True, tag="reservation.extended.1"):
     ends_at: int
     claimed: Claimed
     gpu_ms: int
+    allocations: tuple[str, ...]
     at: int
 
 

@@ -61,7 +61,7 @@ def view(id: str, state: reservation.State, version: int) -> View:
         ending_at=state.ending.at if state.ending else None,
         ending_reason=state.ending.reason if state.ending else None,
         lease_until=state.lease_until,
-        confirm_until=state.awaits.until if state.awaits else None,
+        confirm_until=state.awaits.until if state.awaits and state.status == "awaiting-confirmation" else None,
         devices=draft.claim.devices,
         nodes=draft.claim.nodes,
         topology=draft.claim.topology,

@@ -176,6 +176,18 @@ def _takes_it(
     return Statement(Phase.GATE_CHECK, placed.pool_id, sql, params, True)
 
 
+def _nothing_planned(stream: str, event: reservation.Extended) -> Statement:
+    """Planned maintenance is of the whole node, whichever atoms the plan found there."""
+    sql = """
+    SELECT refuse('DOUBLE_BOOKED', jsonb_build_object('nodeId', planned.node_id, 'resource', 'room'))
+    FROM device_bookings AS planned
+    WHERE planned.reservation_id IS NULL AND planned.during && int8range(%s, %s)
+      AND planned.node_id IN (SELECT node_id FROM device_bookings WHERE reservation_id = %s AND NOT ended)
+    LIMIT 1
+    """
+    return Statement(Phase.GATE_CHECK, stream, sql, (event.former_ends_at, event.ends_at, stream), True)
+
+
 def _retire_pool(pool_id: str) -> Iterator[Statement]:
     yield pool_gate(pool_id, exclusive=True)
     guard = """
@@ -314,6 +326,10 @@ def _of_reservation(stream: str, event: reservation.Events) -> Iterator[Statemen
             for allocation in event.allocations:
                 yield node_gate(allocation.node_id)
             yield _takes_it(event, event.allocations)
+        case reservation.Extended() as event:
+            yield gates_of(stream)
+            if event.ends_at > event.former_ends_at:
+                yield _nothing_planned(stream, event)
         case reservation.MemberPlaced(allocation=allocation):
             yield pool_gate(event.pool_id)
             yield node_gate(allocation.node_id)

@@ -4,8 +4,10 @@ from typing import Final
 
 from projections import (
     bookings,
+    budgets,
     catalog,
     devices,
+    extensions,
     gates,
     join_tokens,
     keys,
@@ -26,6 +28,7 @@ from projections.projection import Projection
 INLINE: Final = (
     gates.PROJECTION,
     quotas.PROJECTION,
+    budgets.PROJECTION,
     bookings.PROJECTION,
     queue.PROJECTION,
     keys.PROJECTION,
@@ -41,6 +44,7 @@ ASYNC: Final = (
     devices.PROJECTION,
     node_commands.PROJECTION,
     reservations.PROJECTION,
+    extensions.PROJECTION,
     usage.PROJECTION,
     log_time.PROJECTION,
 )

@@ -115,7 +115,7 @@ def _must_be_seen(query: Preview, read: Reader) -> None:
 
 
 def _fit(known: Calendar, draft: reservation.Drafted, seed: str, without: frozenset[str], read: Reader) -> _Fit:
-    start, end = asking.at_once(draft)
+    start, end = asking.at_once(draft, draft.at)
     selectors = read.ahead.selectors
     found = placement.place(known, draft.claim, (start, end), seed, selectors, without)
     if isinstance(found, placement.Refusal):
@@ -133,8 +133,8 @@ def _answer(query: Preview, what: _What, fit: _Fit, seed: str, read: Reader) -> 
     offer = None if what.owner else read.connection.execute(_OFFER, (me, query.pool_id)).fetchone()
     offer_id, priority = offer or (None, 0)
     ahead = _ahead(read, draft, priority)
-    at_once = asking.at_once(draft)
-    window = at_once if fit.members and not ahead else asking.waiting(draft)[0]
+    at_once = asking.at_once(draft, draft.at)
+    window = at_once if fit.members and not ahead else asking.waiting(draft, draft.at)[0]
     scopes = [*filter(None, [offer_id]), *quota.scopes(me, query.project_id)]
     peaks = quota_peaks.peaks(read, scopes, claim.resources(draft.claim), window, query.quotas)
     attributes = reservation.attributes(draft)
