@@ -77,50 +77,76 @@ def no_capacity(reservation_id: str, behind: bool) -> errors.DoubleBooked:
     return refusal
 
 
+class _Room(Struct, frozen=True):
+    """Where it goes over `window`, if anywhere; `behind` is what the queue's rule says where it was asked."""
+
+    found: tuple[reservation.Allocation, ...] | None
+    window: tuple[int, int]
+    behind: backfilling.Behind | None = None
+
+    @property
+    def passes(self) -> bool:
+        """Whether others are ahead, whom it delays in nothing."""
+        return self.behind is not None and self.behind.ahead > 0
+
+
+def _room(asked: Asked, priority: int, window: tuple[int, int], unit: Unit) -> _Room:
+    """At once when it fits and nobody is ahead, or when the rule of the queue has it (architecture.md §4)."""
+    draft, found = asked.draft, None
+    if len(unit.races) >= PLACE_TRIES:
+        return _Room(None, window)
+    if not unit.behind:
+        found = placing.choose_now(unit.ports, draft.pool_id, placing.Wanted(asked.id, draft.claim, window))
+    if found is not None or not backfilling.helps(unit, draft):
+        return _Room(found, window)
+    behind = backfilling.look(unit, asked.id, draft, priority, window)
+    if behind is None or behind.allocations is None:
+        return _Room(None, window, behind)
+    return _Room(behind.allocations, behind.verdict.window, behind)
+
+
 def _place_or_queue(asked: Asked, offer: Offer | None, spends: tuple[reservation.Budgeted, ...], unit: Unit) -> Outcome:
-    """Placed at once when it fits and nobody is ahead; else it waits with its claim (architecture.md §4)."""
+    """Placed where there is room; else it waits with its claim."""
     draft = asked.draft
     window = asking.at_once(draft, unit.now)
     if window[0] >= window[1]:
         return Outcome((asked.change(reservation.Expired("WindowPassed", unit.now)),))
     priority = offer.priority if offer else 0
-    found, behind = None, None
-    if not unit.behind and len(unit.races) < PLACE_TRIES:
-        found = placing.choose_now(unit.ports, draft.pool_id, placing.Wanted(asked.id, draft.claim, window))
-    if found is None and len(unit.races) < PLACE_TRIES and backfilling.helps(unit, draft):
-        behind = backfilling.look(unit, asked.id, draft, priority, window)
-        if behind is not None and behind.allocations is not None:
-            found, window = behind.allocations, behind.verdict.window
+    room = _room(asked, priority, window, unit)
 
     def instead(refusal: errors.Conflict) -> Outcome:
         return denied(asked, refusal, admitted=True)
 
     scopes = (*((offer.id,) if offer else ()), *quota.scopes(draft.tenant_id, draft.project_id))
-    if found is None:
-        return _queue(asked, spends, scopes, priority, unit, instead, behind)
-    claimed = reservation.Claimed(scopes, claim.resources(draft.claim), *window)
+    if room.found is None:
+        return _queue(asked, spends, scopes, priority, unit, room, instead)
+    claimed = reservation.Claimed(scopes, claim.resources(draft.claim), *room.window)
     admitted = reservation.Admitted(unit.admission_id, claimed, priority)
     placed = reservation.Placed(
         pool_id=draft.pool_id,
         tenant_id=draft.tenant_id,
-        starts_at=window[0],
-        ends_at=window[1],
-        allocations=found,
+        starts_at=room.window[0],
+        ends_at=room.window[1],
+        allocations=room.found,
         claimed=claimed,
         priority=priority,
         spot=draft.spot,
         since=draft.at,
-        queued=behind is not None and behind.ahead > 0,
+        queued=room.passes,
     )
-    atoms = tuple(atom for allocation in found for atom in allocation.atoms)
-    contested = Contested(draft.pool_id, atoms, window, tuple(allocation.id for allocation in found))
-    events: tuple[reservation.Events, ...] = (placed,)
-    if behind is not None and behind.ahead > 0:
-        passed = reservation.Backfilled(draft.pool_id, behind.ahead, unit.now, behind.queue)
-        events = (_queued(draft, priority, unit, behind), placed, passed)
-    victims = behind.victims if behind is not None else ()
-    change = asked.change(*spends, admitted, *events)
+    atoms = tuple(atom for allocation in room.found for atom in allocation.atoms)
+    contested = Contested(draft.pool_id, atoms, room.window, tuple(allocation.id for allocation in room.found))
+    change = asked.change(*spends, admitted, *_past_others(asked, placed, unit, room))
+    victims = room.behind.victims if room.behind is not None else ()
     return Outcome((change, *victims), contested=contested, instead=instead)
+
+
+def _past_others(asked: Asked, placed: reservation.Placed, unit: Unit, room: _Room) -> tuple[reservation.Events, ...]:
+    if room.behind is None or not room.passes:
+        return (placed,)
+    queued = _queued(asked.draft, placed.priority, unit, room)
+    passed = reservation.Backfilled(placed.pool_id, room.behind.ahead, unit.now, room.behind.queue)
+    return queued, placed, passed
 
 
 def _queue(
@@ -129,38 +155,34 @@ def _queue(
     scopes: tuple[str, ...],
     priority: int,
     unit: Unit,
+    room: _Room,
     instead: Callable[[errors.Conflict], Outcome],
-    behind: backfilling.Behind | None,
 ) -> Outcome:
     draft = asked.draft
+    queued = _queued(draft, priority, unit, room)
     if draft.max_pending_seconds == 0:
-        passed_over = unit.behind if behind is None else behind.verdict.reason == "QueueAhead"
-        expired = reservation.Expired("QueueAhead" if passed_over else "NoCapacity", unit.now)
-        return Outcome((asked.change(expired),), refusal=no_capacity(asked.id, passed_over))
+        refusal = no_capacity(asked.id, queued.reason == "QueueAhead")
+        return Outcome((asked.change(reservation.Expired(queued.reason, unit.now)),), refusal=refusal)
     window, _ = asking.waiting(draft, unit.now)
     claimed = reservation.Claimed(scopes, claim.resources(draft.claim), *window)
     admitted = reservation.Admitted(unit.admission_id, claimed, priority)
-    queued = _queued(draft, priority, unit, behind)
     return Outcome((asked.change(*spends, admitted, queued),), instead=instead)
 
 
-def _queued(
-    draft: reservation.Drafted, priority: int, unit: Unit, behind: backfilling.Behind | None
-) -> reservation.Queued:
-    _, give_up_at = asking.waiting(draft, unit.now)
-    earliest = None
-    if behind is not None:
-        earliest = behind.verdict.guard.start if behind.verdict.guard else None
-    elif draft.starts_at is None:
+def _queued(draft: reservation.Drafted, priority: int, unit: Unit, room: _Room) -> reservation.Queued:
+    reason, earliest = "QueueAhead" if unit.behind else "NoCapacity", None
+    if room.behind is not None:
+        guard = room.behind.verdict.guard
+        reason, earliest = room.behind.verdict.reason, guard.start if guard is not None else None
+    elif draft.starts_at is None and draft.max_pending_seconds:
         duration_ms = draft.duration_seconds * 1000
         earliest = placing.earliest(unit.ports, draft.pool_id, draft.claim, duration_ms, unit.now)
-    reason = behind.verdict.reason if behind is not None else "QueueAhead" if unit.behind else "NoCapacity"
     return reservation.Queued(
         pool_id=draft.pool_id,
         priority=priority,
         spot=draft.spot,
         since=draft.at,
         reason=reason,
-        give_up_at=give_up_at,
+        give_up_at=asking.waiting(draft, unit.now)[1],
         earliest_start=earliest,
     )

@@ -25,6 +25,14 @@ ORDER BY line.depth LIMIT 1
 """
 
 
+_AHEAD: LiteralString = """
+SELECT queue_version, ARRAY(
+    SELECT reservation_id FROM pool_queue
+    WHERE pool_id = %(pool)s AND (spot, -priority, since) < (%(spot)s, -%(priority)s, %(since)s)
+    ORDER BY spot, priority DESC, since, reservation_id LIMIT %(limit)s
+) FROM pool_gates WHERE pool_id = %(pool)s
+"""
+
 Question = tuple[str, tuple[Any, ...]]
 Found = tuple[Replay | None, dict[tuple[str, str], Resource | None], dict[str, Offer | None]]
 
@@ -48,15 +56,6 @@ def _visible(
         return None
     parent = "compute-pool" if parent_id is not None else None
     return Resource(type, id, tenant_id, msgspec.json.decode(attributes), parent, parent_id)
-
-
-_AHEAD: LiteralString = """
-SELECT queue_version, ARRAY(
-    SELECT reservation_id FROM pool_queue
-    WHERE pool_id = %(pool)s AND (spot, -priority, since) < (%(spot)s, -%(priority)s, %(since)s)
-    ORDER BY spot, priority DESC, since, reservation_id LIMIT %(limit)s
-) FROM pool_gates WHERE pool_id = %(pool)s
-"""
 
 
 class CatalogReader:
