@@ -43,6 +43,13 @@ class Offer(Struct, frozen=True):
     priority: int
 
 
+class Queue(Struct, frozen=True):
+    """Who waits for a pool ahead of a place in its queue, in order, and the queue's version."""
+
+    version: int
+    ahead: tuple[str, ...]
+
+
 class Following(Struct, frozen=True):
     """Who has a device next, and since when (epoch ms); without a reservation it is planned maintenance."""
 
@@ -131,6 +138,9 @@ class Store(Protocol):
 
     def waiting(self, pool_id: str) -> bool:
         """Whether anybody waits in the pool's queue."""
+
+    def queue(self, pool_id: str, place: tuple[bool, int, int], limit: int) -> Queue:
+        """The first `limit` of those who are ahead of a place, which is a claim's spot, priority and since."""
 
     def tenants(self) -> list[str]:
         """Every tenant that the log knows and that is not deleted."""

@@ -7,7 +7,7 @@ from typing import Any, LiteralString
 import msgspec
 
 from adapters.postgres.pool import Pool
-from commands.ports import Ahead, Following, Offer
+from commands.ports import Ahead, Following, Offer, Queue
 from domain.access import Resource
 from domain.admission import Replay
 
@@ -24,6 +24,14 @@ WHERE pool_id = %s AND (line.depth = 0 OR include_descendants)
 ORDER BY line.depth LIMIT 1
 """
 
+
+_AHEAD: LiteralString = """
+SELECT queue_version, ARRAY(
+    SELECT reservation_id FROM pool_queue
+    WHERE pool_id = %(pool)s AND (spot, -priority, since) < (%(spot)s, -%(priority)s, %(since)s)
+    ORDER BY spot, priority DESC, since, reservation_id LIMIT %(limit)s
+) FROM pool_gates WHERE pool_id = %(pool)s
+"""
 
 Question = tuple[str, tuple[Any, ...]]
 Found = tuple[Replay | None, dict[tuple[str, str], Resource | None], dict[str, Offer | None]]
@@ -185,6 +193,14 @@ class CatalogReader:
 
     def waiting(self, pool_id: str) -> bool:
         return self._row("SELECT 1 FROM pool_queue WHERE pool_id = %s LIMIT 1", (pool_id,)) is not None
+
+    def queue(self, pool_id: str, place: tuple[bool, int, int], limit: int) -> Queue:
+        spot, priority, since = place
+        params = {"pool": pool_id, "spot": spot, "priority": priority, "since": since, "limit": limit}
+        with self._pool.connection() as connection:
+            row = connection.execute(_AHEAD, params, prepare=True).fetchone()
+        assert row is not None, "a pool has a gate from its beginning"
+        return Queue(row[0], tuple(row[1]))
 
     def tenants(self) -> list[str]:
         return self._column("SELECT id FROM catalog_tenants WHERE status <> 'deleted' ORDER BY id", ())
