@@ -175,6 +175,7 @@ REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
     "reservations.confirm": ("/v1/reservations/{awaiting}/confirm", {}),
     "reservations.extend": ("/v1/reservations/{leased}/extend", {"endsAt": LATER + 3_600_000}),
     "extensions.list": ("/v1/extensions", {}),
+    "allocations.list": ("/v1/allocations", {}),
     "bookings.list": ("/v1/bookings", {}),
     "usage.list": ("/v1/usage", {}),
     "leases.list": ("/v1/leases", {}),
