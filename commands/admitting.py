@@ -3,11 +3,12 @@
 A create comes here, and whoever confirms one later.
 """
 
+from collections.abc import Callable
 from typing import Final, Literal
 
 from msgspec import Struct
 
-from commands import budgets, placing
+from commands import backfilling, budgets, placing
 from commands.ports import Offer
 from commands.unit import Contested, Outcome, Unit
 from domain import access, asking, claim, errors, pool, quota, reservation, reservation_terms
@@ -40,7 +41,7 @@ def admit(asked: Asked, unit: Unit, *, confirmed: bool = False) -> Outcome:
     of: pool.State = unit.existing(draft.pool_id, "poolId").state
     offer = None
     if of.owner_tenant_id != draft.tenant_id:
-        offer = unit.ports.store.offer(draft.tenant_id, draft.pool_id)
+        offer = unit.offer(draft.pool_id)
         if offer is None:
             raise unit.unseen("compute-pool", draft.pool_id, "poolId")
     checks = of.policy.admission.budget_check
@@ -76,40 +77,76 @@ def no_capacity(reservation_id: str, behind: bool) -> errors.DoubleBooked:
     return refusal
 
 
+class _Room(Struct, frozen=True):
+    """Where it goes over `window`, if anywhere; `behind` is what the queue's rule says where it was asked."""
+
+    found: tuple[reservation.Allocation, ...] | None
+    window: tuple[int, int]
+    behind: backfilling.Behind | None = None
+
+    @property
+    def passes(self) -> bool:
+        """Whether others are ahead, whom it delays in nothing."""
+        return self.behind is not None and self.behind.ahead > 0
+
+
+def _room(asked: Asked, priority: int, window: tuple[int, int], unit: Unit) -> _Room:
+    """At once when it fits and nobody is ahead, or when the rule of the queue has it (architecture.md §4)."""
+    draft, found = asked.draft, None
+    if len(unit.races) >= PLACE_TRIES:
+        return _Room(None, window)
+    if not unit.behind:
+        found = placing.choose_now(unit.ports, draft.pool_id, placing.Wanted(asked.id, draft.claim, window))
+    if found is not None or not backfilling.helps(unit, draft):
+        return _Room(found, window)
+    behind = backfilling.look(unit, asked.id, draft, priority, window)
+    if behind is None or behind.allocations is None:
+        return _Room(None, window, behind)
+    return _Room(behind.allocations, behind.verdict.window, behind)
+
+
 def _place_or_queue(asked: Asked, offer: Offer | None, spends: tuple[reservation.Budgeted, ...], unit: Unit) -> Outcome:
-    """Placed at once when it fits and nobody is ahead; else it waits with its claim (architecture.md §4)."""
+    """Placed where there is room; else it waits with its claim."""
     draft = asked.draft
     window = asking.at_once(draft, unit.now)
     if window[0] >= window[1]:
         return Outcome((asked.change(reservation.Expired("WindowPassed", unit.now)),))
-    found = None
-    if not unit.behind and len(unit.races) < PLACE_TRIES:
-        found = placing.choose_now(unit.ports, draft.pool_id, placing.Wanted(asked.id, draft.claim, window))
     priority = offer.priority if offer else 0
+    room = _room(asked, priority, window, unit)
 
     def instead(refusal: errors.Conflict) -> Outcome:
         return denied(asked, refusal, admitted=True)
 
     scopes = (*((offer.id,) if offer else ()), *quota.scopes(draft.tenant_id, draft.project_id))
-    if found is None:
-        return _queue(asked, spends, scopes, priority, unit, instead)
-    claimed = reservation.Claimed(scopes, claim.resources(draft.claim), *window)
+    if room.found is None:
+        return _queue(asked, spends, scopes, priority, unit, room, instead)
+    claimed = reservation.Claimed(scopes, claim.resources(draft.claim), *room.window)
     admitted = reservation.Admitted(unit.admission_id, claimed, priority)
     placed = reservation.Placed(
         pool_id=draft.pool_id,
         tenant_id=draft.tenant_id,
-        starts_at=window[0],
-        ends_at=window[1],
-        allocations=found,
+        starts_at=room.window[0],
+        ends_at=room.window[1],
+        allocations=room.found,
         claimed=claimed,
         priority=priority,
         spot=draft.spot,
         since=draft.at,
-        queued=False,
+        queued=room.passes,
     )
-    atoms = tuple(atom for allocation in found for atom in allocation.atoms)
-    contested = Contested(draft.pool_id, atoms, window, tuple(allocation.id for allocation in found))
-    return Outcome((asked.change(*spends, admitted, placed),), contested=contested, instead=instead)
+    atoms = tuple(atom for allocation in room.found for atom in allocation.atoms)
+    contested = Contested(draft.pool_id, atoms, room.window, tuple(allocation.id for allocation in room.found))
+    change = asked.change(*spends, admitted, *_past_others(asked, placed, unit, room))
+    victims = room.behind.victims if room.behind is not None else ()
+    return Outcome((change, *victims), contested=contested, instead=instead)
+
+
+def _past_others(asked: Asked, placed: reservation.Placed, unit: Unit, room: _Room) -> tuple[reservation.Events, ...]:
+    if room.behind is None or not room.passes:
+        return (placed,)
+    queued = _queued(asked.draft, placed.priority, unit, room)
+    passed = reservation.Backfilled(placed.pool_id, room.behind.ahead, unit.now, room.behind.queue)
+    return queued, placed, passed
 
 
 def _queue(
@@ -118,24 +155,34 @@ def _queue(
     scopes: tuple[str, ...],
     priority: int,
     unit: Unit,
-    instead: object,
+    room: _Room,
+    instead: Callable[[errors.Conflict], Outcome],
 ) -> Outcome:
     draft = asked.draft
+    queued = _queued(draft, priority, unit, room)
     if draft.max_pending_seconds == 0:
-        expired = reservation.Expired("QueueAhead" if unit.behind else "NoCapacity", unit.now)
-        return Outcome((asked.change(expired),), refusal=no_capacity(asked.id, unit.behind))
-    window, give_up_at = asking.waiting(draft, unit.now)
+        refusal = no_capacity(asked.id, queued.reason == "QueueAhead")
+        return Outcome((asked.change(reservation.Expired(queued.reason, unit.now)),), refusal=refusal)
+    window, _ = asking.waiting(draft, unit.now)
     claimed = reservation.Claimed(scopes, claim.resources(draft.claim), *window)
-    queued = reservation.Queued(
+    admitted = reservation.Admitted(unit.admission_id, claimed, priority)
+    return Outcome((asked.change(*spends, admitted, queued),), instead=instead)
+
+
+def _queued(draft: reservation.Drafted, priority: int, unit: Unit, room: _Room) -> reservation.Queued:
+    reason, earliest = "QueueAhead" if unit.behind else "NoCapacity", None
+    if room.behind is not None:
+        guard = room.behind.verdict.guard
+        reason, earliest = room.behind.verdict.reason, guard.start if guard is not None else None
+    elif draft.starts_at is None and draft.max_pending_seconds:
+        duration_ms = draft.duration_seconds * 1000
+        earliest = placing.earliest(unit.ports, draft.pool_id, draft.claim, duration_ms, unit.now)
+    return reservation.Queued(
         pool_id=draft.pool_id,
         priority=priority,
         spot=draft.spot,
         since=draft.at,
-        reason="QueueAhead" if unit.behind else "NoCapacity",
-        give_up_at=give_up_at,
-        earliest_start=None
-        if draft.starts_at is not None
-        else placing.earliest(unit.ports, draft.pool_id, draft.claim, draft.duration_seconds * 1000, unit.now),
+        reason=reason,
+        give_up_at=asking.waiting(draft, unit.now)[1],
+        earliest_start=earliest,
     )
-    admitted = reservation.Admitted(unit.admission_id, claimed, priority)
-    return Outcome((asked.change(*spends, admitted, queued),), instead=instead)  # type: ignore[arg-type]

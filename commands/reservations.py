@@ -6,9 +6,10 @@ from typing import Final
 import msgspec
 
 from commands import admitting, ending
-from commands.ports import Loaded, Race
+from commands.ports import Ahead, Loaded, Race
 from commands.unit import Outcome, Unit, changed
 from domain import (
+    access,
     asking,
     errors,
     ids,
@@ -18,7 +19,7 @@ from domain import (
     reservation_life,
     reservation_view,
 )
-from domain.operation import Operation, Request
+from domain.operation import Call, Operation, Request
 
 _ASK_THEM: Final = "not allowed to you for this person; they allow it in IAM, or confirm in a session of their own"
 
@@ -31,10 +32,20 @@ class Act(Request, frozen=True, kw_only=True):
     id: str
 
 
+def ahead(command: Create, call: Call) -> Ahead:
+    """Every create asks for its own stream, and for its pool."""
+    assert call.session is not None
+    streams = (_derived(call.session, call), command.pool_id)
+    return Ahead(streams=streams, things=(("compute-pool", command.pool_id),))
+
+
+def _derived(session: access.Session, call: Call) -> str:
+    return ids.derive("rsv", session.tenant_id, session.identity_id, ids.idempotency_key(call.idempotency_key))
+
+
 def create(command: Create, unit: Unit) -> Outcome:
     session = unit.session
-    key = ids.idempotency_key(unit.call.idempotency_key)
-    reservation_id = ids.derive("rsv", session.tenant_id, session.identity_id, key)
+    reservation_id = _derived(session, unit.call)
     body = hashlib.sha256(msgspec.json.encode(command, order="sorted")).hexdigest()
     if (held := unit.load(reservation_id)).version:
         return _again(reservation_id, held, body, unit)
@@ -66,9 +77,15 @@ def _takes_more(project_id: str, unit: Unit) -> None:
 
 
 def _draft(command: Create, of: pool.State, unit: Unit, body: str) -> reservation.Drafted:
-    with unit.ports.calendars.locked(command.pool_id) as calendar:
-        largest = max((entry.node.gpus for entry in calendar.entries.values()), default=0)
+    whole_nodes = any(line.class_ == "node" for line in command.devices)
+    largest = _largest(command.pool_id, unit) if whole_nodes else 0
     return asking.draft(command, of, unit.session, unit.now, largest, body)
+
+
+def _largest(pool_id: str, unit: Unit) -> int:
+    """GPUs of the pool's largest node."""
+    with unit.ports.calendars.locked(pool_id) as calendar:
+        return max((entry.node.gpus for entry in calendar.entries.values()), default=0)
 
 
 def _again(reservation_id: str, held: Loaded, body: str, unit: Unit) -> Outcome:
@@ -149,6 +166,7 @@ OPERATIONS = (
         on=("compute-reservation/{id}",),
         decided_inside=True,
         handle=create,
+        ahead=ahead,
         view=reservation_view.view,
         summary="Reserve devices, now or ahead, alone or as a gang",
         status=201,

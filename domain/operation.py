@@ -106,6 +106,7 @@ class Operation(Struct, frozen=True, kw_only=True):
     that a table for people shows. `view` renders a command's stream (id, state, version) as the response.
     A `streaming` query answers a feed of responses, sent as server-sent events. One that `looks` is a query by POST:
     what it asks is too much for a URL. It sees what the log had when it was asked, and records nothing.
+    `ahead` says of a request and its call what performing it is sure to ask, where that is not what `on` names.
     """
 
     name: str
@@ -125,6 +126,7 @@ class Operation(Struct, frozen=True, kw_only=True):
     decided_inside: bool = False
     streaming: bool = False
     looks: bool = False
+    ahead: Callable[..., Any] | None = None
 
     @property
     def is_query(self) -> bool:

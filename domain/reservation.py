@@ -125,20 +125,38 @@ class Queued(Event, frozen=True, tag="reservation.queued.1"):
     earliest_start: int | None = None
 
 
+class Seat(Struct, frozen=True, rename="camel"):
+    """What is kept on one node for a claim that waits."""
+
+    node_id: str
+    atoms: tuple[str, ...]
+    layout: int
+
+
 class Waits(Event, frozen=True, tag="reservation.waits.1"):
-    """Why it still waits, and when it could begin as things are (epoch ms)."""
+    """Why it still waits, and when it begins at the latest as things are (epoch ms).
+
+    `place` is kept for it over its window from then on: whoever is behind is placed around it.
+    """
 
     reason: str
     detail: str
+    pool_id: str
     at: int
     earliest_start: int | None = None
+    place: tuple[Seat, ...] = ()
 
 
 class Backfilled(Event, frozen=True, tag="reservation.backfilled.1"):
-    """It was placed although so many of its queue are ahead: it delays none of them."""
+    """It was placed although so many of its queue are ahead: it delays none of them.
 
+    `queue` is the version of the queue that this was decided on, where the queue's own controller did not decide it.
+    """
+
+    pool_id: str
     ahead: int
     at: int
+    queue: int | None = None
 
 
 class Placed(Event, frozen=True, tag="reservation.placed.1"):
@@ -218,8 +236,9 @@ class Renewed(Event, frozen=True, tag="reservation.renewed.1"):
 
 
 class Preempted(Event, frozen=True, tag="reservation.preempted.1"):
-    """A claim that is not spot has its devices from `ends_at` (epoch ms) on."""
+    """A claim that is not spot has its devices after `ends_at` (epoch ms)."""
 
+    pool_id: str
     at: int
     ends_at: int
 
@@ -351,6 +370,7 @@ class State(Struct, frozen=True):
     since: int = 0
     give_up_at: int | None = None
     earliest_start: int | None = None
+    waits: Waits | None = None
     starts_at: int | None = None
     ends_at: int | None = None
     allocations: tuple[Allocation, ...] = ()

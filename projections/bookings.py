@@ -135,6 +135,20 @@ def _move_end(stream: str, event: reservation.Extended) -> Iterator[Statement]:
         yield cleaning.keeps_gap(stream, event.pool_id, added, event.allocations)
 
 
+def _end_early(stream: str, ends_at: int) -> Iterator[Statement]:
+    """What is preempted makes room in the same append."""
+    sql = """
+    UPDATE device_bookings SET during = int8range(lower(during), greatest(lower(during) + 1, %s))
+    WHERE reservation_id = %s AND NOT ended AND upper(during) > %s
+    """
+    yield Statement(Phase.FREE, stream, sql, (ends_at, stream, ends_at))
+    scalars = """
+    UPDATE scalar_bookings SET during = int8range(lower(during), greatest(lower(during) + 1, %s))
+    WHERE reservation_id = %s AND upper(during) > %s
+    """
+    yield Statement(Phase.FREE, stream, scalars, (ends_at, stream, ends_at))
+
+
 def _hold_until_torn_down(stream: str, lost: str | None = None) -> Iterator[Statement]:
     """An atom is free only when proved free: its booking runs to the device's next one, else for ever.
 
@@ -264,6 +278,8 @@ def fold(recorded: Recorded) -> Iterator[Statement]:
             yield from _place(stream, event, event.allocations, bound=False)
         case reservation.Extended() as event:
             yield from _move_end(stream, event)
+        case reservation.Preempted(ends_at=ends_at):
+            yield from _end_early(stream, ends_at)
         case reservation.MemberPlaced() as event:
             yield from _place(stream, event, (event.allocation,), bound=True)
         case reservation.MemberLost(allocation_id=allocation_id):

@@ -200,6 +200,12 @@ def fold(recorded: Recorded) -> Iterator[Statement]:
             yield Statement(Phase.QUOTA, stream, sql, (claimed.from_, claimed.until, stream))
         case reservation.Extended() as event:
             yield from _move_end(stream, event)
+        case reservation.Preempted(ends_at=ends_at):
+            sql = """
+            UPDATE quota_claims SET during = int8range(lower(during), greatest(lower(during) + 1, %s))
+            WHERE reservation_id = %s AND upper(during) > %s
+            """
+            yield Statement(Phase.QUOTA, stream, sql, (ends_at, stream, ends_at))
         case reservation.ReleaseStarted():
             sql = "UPDATE quota_claims SET during = int8range(lower(during), NULL) WHERE reservation_id = %s"
             yield Statement(Phase.QUOTA, stream, sql, (stream,))

@@ -60,7 +60,7 @@ def test_a_notice_is_of_one_end_and_comes_again_for_another() -> None:
 
 
 def test_what_is_preempted_ends_with_that_reason() -> None:
-    state = reservation_fold.evolve(active(), reservation.Preempted(T0, T0 + 60_000))
+    state = reservation_fold.evolve(active(), reservation.Preempted("pool_1", T0, T0 + 60_000))
     assert timekeeper.due(state, T0 + 59_999) == "nothing"
     assert timekeeper.due(state, T0 + 60_000) == "end"
     assert reservation_terms.end_reason(state) == "Preempted"
