@@ -176,6 +176,7 @@ REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
     "reservations.extend": ("/v1/reservations/{leased}/extend", {"endsAt": LATER + 3_600_000}),
     "extensions.list": ("/v1/extensions", {}),
     "extensions.get": ("/v1/extensions/{extension}", {}),
+    "allocations.list": ("/v1/allocations", {}),
     "bookings.list": ("/v1/bookings", {}),
     "usage.list": ("/v1/usage", {}),
     "leases.list": ("/v1/leases", {}),
