@@ -165,8 +165,8 @@ class Calendars:
 
     def _rebound(self, placed: "_Placed | None", event: reservation.Extended | reservation.Preempted) -> None:
         with self.locked(event.pool_id) as of:
-            for allocation_id in placed.starts if placed else ():
-                of.rebound(allocation_id, event.ends_at)
+            for allocation_id, start in placed.starts.items() if placed else ():
+                of.rebound(allocation_id, max(start + 1, event.ends_at))
         self._changes[event.pool_id] += 1
 
     def _joined(self, placed: "_Placed | None", event: reservation.MemberPlaced) -> "_Placed":

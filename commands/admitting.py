@@ -3,6 +3,7 @@
 A create comes here, and whoever confirms one later.
 """
 
+from collections.abc import Callable
 from typing import Final, Literal
 
 from msgspec import Struct
@@ -155,7 +156,7 @@ def _queue(
     priority: int,
     unit: Unit,
     room: _Room,
-    instead: object,
+    instead: Callable[[errors.Conflict], Outcome],
 ) -> Outcome:
     draft = asked.draft
     queued = _queued(draft, priority, unit, room)
@@ -165,7 +166,7 @@ def _queue(
     window, _ = asking.waiting(draft, unit.now)
     claimed = reservation.Claimed(scopes, claim.resources(draft.claim), *window)
     admitted = reservation.Admitted(unit.admission_id, claimed, priority)
-    return Outcome((asked.change(*spends, admitted, queued),), instead=instead)  # type: ignore[arg-type]
+    return Outcome((asked.change(*spends, admitted, queued),), instead=instead)
 
 
 def _queued(draft: reservation.Drafted, priority: int, unit: Unit, room: _Room) -> reservation.Queued:

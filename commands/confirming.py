@@ -63,6 +63,7 @@ OPERATIONS = (
             errors.IllegalTransition,
             errors.DoubleBooked,
             errors.QuotaExceeded,
+            errors.BudgetExceeded,
             errors.StaleVersion,
         ),
     ),

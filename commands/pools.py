@@ -88,8 +88,6 @@ def check_policy(policy: pool.Policy, sharing: pool.Sharing, gpu_model: str, mem
     for name, of in _NOT_BUILT.items():
         if of(policy) != of(_PLAIN):
             raise errors.Invalid(f"policy.{name}", "is not built yet: leave it out")
-    if policy.admission.budget_check == "confirm":
-        raise errors.Invalid("policy.admission.budgetCheck", "confirm is not built yet: use off or enforce")
     checks = get_args(node_command.Check)
     for index, name in enumerate(policy.acceptance):
         if name not in checks:

@@ -39,8 +39,7 @@ class Admission(Struct, frozen=True, rename="camel", forbid_unknown_fields=True)
 class Policy(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """How a pool treats its nodes and claims; durations in whole seconds (domain.md §2).
 
-    Nothing acts yet on `hardwareProfile`, `tenantRoot` and the `budgetCheck` confirm: what is not
-    their default is refused.
+    Nothing acts yet on `hardwareProfile` and `tenantRoot`: what is not their default is refused.
     """
 
     acceptance: Annotated[tuple[Annotated[str, Meta(max_length=63)], ...], Meta(max_length=32)] = ()

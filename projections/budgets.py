@@ -26,6 +26,8 @@ CREATE TABLE budget_claims (
     gpu_ms bigint NOT NULL,
     enforced boolean NOT NULL,
     placed boolean NOT NULL DEFAULT false,
+    members bigint,
+    each bigint,
     during int8range,
     active_at bigint,
     PRIMARY KEY (reservation_id, scope)
@@ -123,29 +125,62 @@ def _left(stream: str) -> Statement:
     return Statement(Phase.BUDGET_CHECK, stream, sql, (stream,), True)
 
 
-def _window(stream: str, claimed: reservation.Claimed, *, placed: bool) -> Statement:
-    """Where it lies; a place says for how long as well, also where a late start keeps its end."""
+def _window(stream: str, claimed: reservation.Claimed) -> Statement:
+    sql = "UPDATE budget_claims SET during = int8range(%s, %s) WHERE reservation_id = %s"
+    return Statement(Phase.QUOTA, f"5{stream}", sql, (claimed.from_, claimed.until, stream))
+
+
+def _place(stream: str, event: reservation.Placed) -> Statement:
+    """A place says for how long as well, also where a late start keeps its end."""
     sql = """
-    UPDATE budget_claims SET during = int8range(%s, %s), placed = %s,
-        gpu_ms = CASE WHEN %s THEN gpus * (%s::bigint - %s::bigint) ELSE gpu_ms END
+    UPDATE budget_claims SET during = int8range(%s, %s), placed = true, members = %s, each = gpus / %s
     WHERE reservation_id = %s
     """
-    window = (claimed.from_, claimed.until)
-    params = (*window, placed, placed, claimed.until, claimed.from_, stream)
+    members = len(event.allocations)
+    params = (event.starts_at, event.ends_at, members, members, stream)
     return Statement(Phase.QUOTA, f"5{stream}", sql, params)
 
 
-def _end(stream: str, at: int) -> Iterator[Statement]:
+def _extend(stream: str, event: reservation.Extended) -> Iterator[Statement]:
     yield _lock([], [stream])
     sql = """
-    WITH ended AS (DELETE FROM budget_claims WHERE reservation_id = %s RETURNING scope, gpus, active_at)
+    UPDATE budget_claims SET during = int8range(least(greatest(%s, active_at), %s), %s) WHERE reservation_id = %s
+    """
+    window = (event.claimed.from_, event.ends_at, event.ends_at)
+    yield Statement(Phase.QUOTA, f"5{stream}", sql, (*window, stream))
+    if event.ends_at > event.former_ends_at:
+        yield _left(stream)
+
+
+def _settle(stream: str, at: int) -> Iterator[Statement]:
+    """What it ran up to `at` is spent, day by day; what is to come stays committed."""
+    yield _lock([], [stream])
+    spending = """
     INSERT INTO budget_spent (scope, day, gpu_ms)
     SELECT scope, day, gpus * (least(%s, (day + 1) * 86400000) - greatest(active_at, day * 86400000))
-    FROM ended, generate_series(active_at / 86400000, (%s - 1) / 86400000) AS day
-    WHERE active_at < %s AND gpus > 0 ORDER BY scope, day
+    FROM budget_claims, generate_series(active_at / 86400000, (%s - 1) / 86400000) AS day
+    WHERE reservation_id = %s AND active_at < %s AND gpus > 0 ORDER BY scope, day
     ON CONFLICT (scope, day) DO UPDATE SET gpu_ms = budget_spent.gpu_ms + excluded.gpu_ms
     """
-    yield Statement(Phase.QUOTA, f"6{stream}", sql, (stream, at, at, at))
+    yield Statement(Phase.QUOTA, f"6{stream}", spending, (at, at, stream, at))
+
+
+def _end(stream: str, at: int) -> Iterator[Statement]:
+    yield from _settle(stream, at)
+    sql = "DELETE FROM budget_claims WHERE reservation_id = %s"
+    yield Statement(Phase.QUOTA, f"6{stream}", sql, (stream,))
+
+
+def _members(stream: str, by: int, at: int) -> Iterator[Statement]:
+    """A gang goes on with one member less, or again with one more: from here on it spends by their number."""
+    yield from _settle(stream, at)
+    sql = """
+    UPDATE budget_claims SET members = members + %s, gpus = each * (members + %s),
+        active_at = CASE WHEN active_at < %s THEN %s ELSE active_at END,
+        during = CASE WHEN active_at < %s THEN int8range(least(%s, upper(during)), upper(during)) ELSE during END
+    WHERE reservation_id = %s
+    """
+    yield Statement(Phase.QUOTA, f"6{stream}", sql, (by, by, at, at, at, at, stream))
 
 
 def fold(recorded: Recorded) -> Iterator[Statement]:
@@ -160,14 +195,15 @@ def fold(recorded: Recorded) -> Iterator[Statement]:
         case reservation.Budgeted() as event:
             yield from _claim(stream, event)
         case reservation.Admitted(claimed=claimed):
-            yield _window(stream, claimed, placed=False)
-        case reservation.Placed(claimed=claimed):
-            yield _window(stream, claimed, placed=True)
-        case reservation.Extended(claimed=claimed) as event:
-            yield _lock([], [stream])
-            yield _window(stream, claimed, placed=True)
-            if event.ends_at > event.former_ends_at:
-                yield _left(stream)
+            yield _window(stream, claimed)
+        case reservation.Placed() as event:
+            yield _place(stream, event)
+        case reservation.Extended() as event:
+            yield from _extend(stream, event)
+        case reservation.MemberLost(at=at):
+            yield from _members(stream, -1, at)
+        case reservation.MemberPlaced(starts_at=at):
+            yield from _members(stream, 1, at)
         case reservation.Activated(at=at):
             sql = "UPDATE budget_claims SET active_at = %s WHERE reservation_id = %s"
             yield Statement(Phase.QUOTA, f"5{stream}", sql, (at, stream))

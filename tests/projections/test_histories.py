@@ -141,6 +141,27 @@ class History:
         if (id := self.one("binding")) is not None:
             self.facts.append(id, reservation.Activated(self.now))
 
+    def extend(self) -> None:
+        """To another end: what is refused leaves it as it was, what is not is in nobody's way."""
+        id = self.one("placed", "binding", "active")
+        if id is None:
+            return
+        loaded = self.facts.store.load(id)
+        state: reservation.State = loaded.state
+        assert state.claimed is not None
+        assert state.ends_at is not None
+        ends_at = state.ends_at + (self.pick() % 7 - 2) * HOUR // 2
+        if ends_at <= max(self.now, state.starts_at or 0):
+            return
+        claimed = replace(state.claimed, from_=state.starts_at or 0, until=ends_at)
+        of = tuple(a.id for a in state.allocations)
+        moved = reservation.Extended("ext_1", "adm_1", self.pool_id, state.ends_at, ends_at, claimed, 0, of, self.now)
+        try:
+            self.facts.append(id, moved)
+        except (errors.DoubleBooked, errors.QuotaExceeded):
+            assert ends_at > state.ends_at, "whoever shortens is refused nothing"
+            assert self.facts.store.load(id).version == loaded.version
+
     def release(self) -> None:
         if (id := self.one("binding", "active")) is not None:
             self.facts.release(id, self._instant(id))
@@ -224,6 +245,7 @@ SELECT (SELECT count(*)::int FROM quota_claims WHERE reservation_id = %s),
 MOVES = (
     "place", "place", "place", "snatch", "queue", "promote", "bind", "bind", "activate", "release", "release", "fail",
     "drop", "tear_down", "fence", "pass_time", "place_gang", "lose_member", "replace_member",
+    "extend", "extend",
 )  # fmt: skip
 
 

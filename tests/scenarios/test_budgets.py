@@ -164,3 +164,24 @@ def test_an_extension_takes_what_it_adds_and_one_that_is_refused_changes_nothing
     assert plane.acme.ok("GET", f"/v1/reservations/{made['id']}") == answer.json()
     plane.acme.ok("POST", path, {"endsAt": made["endsAt"]}, Idempotency_Key="less")
     assert stands(plane.acme) == (5, 0, 2, 3)
+
+
+def test_where_a_budget_is_confirmed_what_exceeds_it_holds_nothing_until_its_person_says_yes(plane: Plane) -> None:
+    pool_id = checked(plane, "confirm")
+    grant(plane.root, "tenant", "acme", 4)
+    assert claim(plane, pool_id, 3, 1).json()["state"] in ("placed", "binding")
+    asked = claim(plane, pool_id, 2, 1, key="over")
+    shown = asked.json()
+    assert (asked.status_code, shown["state"], shown["stateReason"]) == (201, "awaiting-confirmation", "OverBudget")
+    assert "1.00 are left; this needs 2.00" in shown["stateDetail"]
+    assert stands(plane.acme) == (4, 0, 3, 1)
+    assert claim(plane, pool_id, 2, 1, key="over").json()["id"] == shown["id"]
+    path = f"/v1/reservations/{shown['id']}/confirm"
+    assert plane.acme_user.post(path).status_code == 403
+    assert plane.acme.ok("POST", path, {})["state"] in ("placed", "binding")
+    assert stands(plane.acme) == (4, 0, 5, -1)
+    assert plane.acme.ok("POST", path, {})["id"] == shown["id"], "asking twice changes nothing"
+    assert stands(plane.acme) == (4, 0, 5, -1)
+    dropped = claim(plane, pool_id, 1, 1).json()
+    plane.acme.ok("POST", f"/v1/reservations/{dropped['id']}/cancel", {})
+    assert stands(plane.acme) == (4, 0, 5, -1)

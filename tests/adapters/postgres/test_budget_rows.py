@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
+from msgspec.structs import replace
 
 from adapters.postgres.budgets import Budgets
 from domain import budget, errors, reservation, tenant
@@ -27,7 +28,16 @@ class Scene:
         gpu_ms = None if hours is None else hours * HOUR_MS
         self.given.append("budget:tenant:acme", budget.Set("tenant", "acme", "acme", gpu_ms, 1, from_, until))
 
-    def admit(self, gpus: int, start: int, hours: int, waits: int = 0, *, enforced: bool = True) -> str:
+    def admit(
+        self,
+        gpus: int,
+        start: int,
+        hours: int,
+        waits: int = 0,
+        *,
+        enforced: bool = True,
+        placed: reservation.Placed | None = None,
+    ) -> str:
         """A placed claim, or one that waits so many hours at most."""
         reservation_id = new_id("rsv")
         end = start + hours * HOUR_MS
@@ -37,7 +47,7 @@ class Scene:
             self.given.drafted(self.pool_id, gpus),
             reservation.Budgeted((SCOPE,), gpus, gpus * hours * HOUR_MS, enforced),
             reservation.Admitted("adm_1", claimed, 0),
-            follows or self.placed(start, end),
+            follows or placed or self.placed(start, end),
         )
         self.given.store.append(Append((Change(reservation_id, 0, events),), META))
         return reservation_id
@@ -163,3 +173,31 @@ def test_an_extension_takes_what_it_adds_and_a_shortening_gives_back_even_over_b
     scene.grant(1)
     scene.given.append(made, extended(scene, six, four))
     assert scene.hours() == (0, 4)
+
+
+def test_a_gang_spends_by_the_members_that_it_has(scene: Scene, database: str) -> None:
+    scene.grant(100)
+    end = MIDNIGHT + 10 * HOUR_MS
+    other_id, (other, *_) = scene.given.node(scene.pool_id)
+    one, two = scene.placed(MIDNIGHT, end), scene.given.placed(scene.pool_id, other_id, [other], MIDNIGHT, end)
+    made = scene.admit(4, MIDNIGHT, 10, placed=replace(one, allocations=(*one.allocations, *two.allocations)))
+    assert scene.hours() == (0, 40)
+    scene.run(made, MIDNIGHT + HOUR_MS)
+    (lost,) = two.allocations
+    scene.given.append(made, reservation.MemberLost(lost.id, lost.node_id, "NodeLost", MIDNIGHT + 3 * HOUR_MS))
+    assert scene.hours() == (8, 14), "four GPUs for two hours, then two until the end"
+    instead = replace(lost, id=new_id("alloc"), node_id=scene.node_id, atoms=(scene.atoms.pop(),))
+    again = MIDNIGHT + 4 * HOUR_MS
+    scene.given.append(
+        made, reservation.MemberPlaced(scene.pool_id, "acme", instead, again, end, generation=2, prepare_by=end)
+    )
+    assert scene.hours() == (10, 24)
+    later = end + HOUR_MS
+    claimed = reservation.Claimed((SCOPE,), {"gpu": 4}, MIDNIGHT, later)
+    scene.given.append(
+        made, reservation.Extended("ext_1", "adm_2", scene.pool_id, end, later, claimed, 0, (), MIDNIGHT)
+    )
+    assert scene.hours() == (10, 28), "what is spent is not committed again"
+    scene.given.append(made, release(MIDNIGHT + 6 * HOUR_MS))
+    assert scene.hours() == (18, 0)
+    assert differences(database) == []
