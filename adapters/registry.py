@@ -24,7 +24,7 @@ from commands import (
     sites,
 )
 from domain import operation
-from queries import audit, bookings, capacity, devices, events, node_history, preview, usage
+from queries import audit, bookings, capacity, capacity_timeline, devices, events, node_history, preview, usage
 from queries import budgets as budget_queries
 from queries import extensions as extension_queries
 from queries import join_tokens as join_token_queries
@@ -64,6 +64,7 @@ OPERATIONS: Final = operation.table(
     node_command_queries.OPERATIONS,
     devices.OPERATIONS,
     capacity.OPERATIONS,
+    capacity_timeline.OPERATIONS,
     reservations.OPERATIONS,
     reservation_queries.OPERATIONS,
     confirming.OPERATIONS,

@@ -4,14 +4,15 @@ total = allocatable + unschedulable; allocatable = allocated + reserved + availa
 schedulable now. Another tenant sees its own use and what its quotas leave of what is free.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Final
 
 from msgspec import Meta, Struct
 
 from domain import errors, quota
 from domain.operation import Answer, Operation, Reading
+from queries import capacity_counts
+from queries.capacity_counts import Count, Points
 from queries.reading import Reader, may_get
 
 PAST_MS: Final = 5_000
@@ -49,16 +50,6 @@ class Rows(Struct, frozen=True):
     items: tuple[Row, ...]
 
 
-class _Count(Struct):
-    total: int = 0
-    allocatable: int = 0
-    allocated: int = 0
-    reserved: int = 0
-    idle_use: int = 0
-    own_allocated: int = 0
-    own_reserved: int = 0
-
-
 _POOLS = """
 SELECT pools.id, pools.name, pools.gpu_model, pools.tenant_id, offer.offer_id,
        CASE WHEN pools.class = 'metal-dedicated' THEN 'node' WHEN pools.sharing = 'exclusive' THEN 'gpu'
@@ -74,133 +65,68 @@ WHERE NOT pools.retired AND (%s::text IS NULL OR pools.id = %s)
 ORDER BY pools.created_at, pools.id
 """
 
-_DEVICES = """
-SELECT devices.pool_id, devices.class, count(*), count(*) FILTER (WHERE nodes.schedulable)
-FROM devices JOIN nodes ON nodes.id = devices.node_id
-WHERE devices.bookable AND devices.pool_id = ANY(%s) GROUP BY 1, 2
-"""
-
-_BOOKED = """
-SELECT b.pool_id, d.class, b.tenant_id, b.bound, n.schedulable, count(*)
-FROM device_bookings AS b
-JOIN devices AS d ON d.node_id = b.node_id AND d.id = b.device_id AND d.bookable
-JOIN nodes AS n ON n.id = b.node_id
-WHERE b.pool_id = ANY(%s) AND b.during @> %s::bigint AND b.reservation_id IS NOT NULL GROUP BY 1, 2, 3, 4, 5
-"""
-
-_IN_MAINTENANCE = """
-SELECT b.pool_id, d.class, count(*)
-FROM device_bookings AS b
-JOIN devices AS d ON d.node_id = b.node_id AND d.id = b.device_id AND d.bookable
-JOIN nodes AS n ON n.id = b.node_id AND n.schedulable
-WHERE b.pool_id = ANY(%s) AND b.during @> %s::bigint AND b.reservation_id IS NULL GROUP BY 1, 2
-"""
-
-_SCALARS = """
-SELECT n.pool_id, s.key, sum(s.value::bigint)::bigint,
-       coalesce(sum(s.value::bigint) FILTER (WHERE n.schedulable), 0)::bigint
-FROM nodes AS n, jsonb_each_text(n.scalars) AS s
-WHERE n.pool_id = ANY(%s) GROUP BY 1, 2
-"""
-
-_SCALARS_BOOKED = """
-SELECT n.pool_id, b.resource, d.tenant_id, d.bound, n.schedulable, sum(b.amount)::bigint
-FROM scalar_bookings AS b JOIN nodes AS n ON n.id = b.node_id
-JOIN LATERAL (
-    SELECT tenant_id, bound FROM device_bookings WHERE allocation_id = b.allocation_id LIMIT 1
-) AS d ON true
-WHERE n.pool_id = ANY(%s) AND b.during @> %s::bigint GROUP BY 1, 2, 3, 4, 5
-"""
-
 _LIMITS = """
 SELECT scope, resource, amount FROM quota_limits WHERE scope = ANY(%s)
 """
 
-_USED = """
-SELECT held.scope, held.resource, sum(held.amount)::bigint
-FROM unnest(%s::text[]) AS wanted (scope)
-JOIN quota_claims AS held
-  ON hashtextextended(held.scope, 0) = hashtextextended(wanted.scope, 0) AND held.scope = wanted.scope
-WHERE held.during @> %s::bigint GROUP BY 1, 2
-"""
+Pool = tuple[Any, ...]
+Amounts = Mapping[tuple[str, str], int]
+"""By quota scope and resource."""
 
 
 def list_(query: List, read: Reader) -> Answer:
     if query.at is not None and query.at < read.now - PAST_MS:
         raise errors.Invalid("at", "lies in the past: capacity is told of now and later, no history is kept")
     at = read.now if query.at is None else query.at
-    me = read.session.tenant_id
     if query.pool_id is not None and read.resolve("compute-pool", query.pool_id) is None:
         raise read.unseen("compute-pool", query.pool_id, "poolId")
-    if query.project_id is not None and read.resolve("compute-project", query.project_id) is None:
-        raise read.unseen("compute-project", query.project_id, "projectId")
-    pools = read.connection.execute(_POOLS, (me, query.pool_id, query.pool_id, me)).fetchall()
+    return Answer(body=told(read, query.pool_id, query.project_id, Points(at)), position=read.position)
+
+
+def told(read: Reader, pool_id: str | None, project_id: str | None, points: Points) -> Rows:
+    """A row for each point, pool and resource; one pool's alone, or those of all that the caller sees."""
+    me = read.session.tenant_id
+    if project_id is not None and read.resolve("compute-project", project_id) is None:
+        raise read.unseen("compute-project", project_id, "projectId")
+    pools = read.connection.execute(_POOLS, (me, pool_id, pool_id, me)).fetchall()
     visible = may_get(read, "compute-pool", [pool[0] for pool in pools])
     pools = [pool for pool in pools if pool[0] in visible]
-    counts = _count(read, [pool[0] for pool in pools], at, me)
-    own = quota.scopes(me, query.project_id)
+    own = quota.scopes(me, project_id)
     scopes = [*(pool[4] for pool in pools if pool[3] != me), *own]
-    limits = _amounts(read.connection.execute(_LIMITS, (scopes,)).fetchall())
-    used = _amounts(read.connection.execute(_USED, (scopes, at)).fetchall())
+    limits: Amounts = {(scope, of): most for scope, of, most in read.connection.execute(_LIMITS, (scopes,)).fetchall()}
+    claimed = capacity_counts.claimed(read, scopes, points)
     rows: list[Row] = []
-    for pool in pools:
-        known = counts[pool[0]]
-        if pool[3] == me:
-            rows += [_owners(pool, resource, at, known[resource]) for resource in sorted({pool[5], *known})]
-        else:
-            offered = {resource: limit for (offer, resource), limit in limits.items() if offer == pool[4]}
-            for resource in sorted({*offered, *_in_use(known)}):
-                bounds = {pool[4]: offered.get(resource, 0)}
-                bounds |= {scope: limits[scope, resource] for scope in own if (scope, resource) in limits}
-                left = min(limit - used.get((scope, resource), 0) for scope, limit in bounds.items())
-                rows.append(_tenants(pool, resource, at, known[resource], min(bounds.values()), max(0, left)))
-    return Answer(body=Rows(tuple(rows)), position=read.position)
+    for index, counts in enumerate(capacity_counts.count(read, [pool[0] for pool in pools], points, me)):
+        used = {key: sums[index] for key, sums in claimed.items()}
+        for pool in pools:
+            at, known = points.at(index), counts[pool[0]]
+            rows += _of_owner(pool, at, known) if pool[3] == me else _of_tenant(pool, at, known, own, limits, used)
+    return Rows(tuple(rows))
 
 
-def _in_use(counts: Mapping[str, _Count]) -> list[str]:
+def _of_owner(pool: Pool, at: int, known: Mapping[str, Count]) -> Iterator[Row]:
+    for resource in sorted({pool[5], *known}):
+        yield _owners(pool, resource, at, known.get(resource, Count()))
+
+
+def _of_tenant(
+    pool: Pool, at: int, known: Mapping[str, Count], own: Sequence[str], limits: Amounts, used: Amounts
+) -> Iterator[Row]:
+    offered = {resource: limit for (offer, resource), limit in limits.items() if offer == pool[4]}
+    for resource in sorted({*offered, *_in_use(known)}):
+        bounds = {pool[4]: offered.get(resource, 0)}
+        bounds |= {scope: limits[scope, resource] for scope in own if (scope, resource) in limits}
+        left = min(limit - used.get((scope, resource), 0) for scope, limit in bounds.items())
+        count = known.get(resource, Count())
+        yield _tenants(pool, resource, at, count, min(bounds.values()), max(0, left))
+
+
+def _in_use(counts: Mapping[str, Count]) -> list[str]:
     """What a tenant uses although its offer grants none of it (any more)."""
     return [resource for resource, count in counts.items() if count.own_allocated or count.own_reserved]
 
 
-def _amounts(rows: Iterable[tuple[str, str, int]]) -> dict[tuple[str, str], int]:
-    return {(scope, resource): amount for scope, resource, amount in rows}
-
-
-def _count(read: Reader, pools: list[str], at: int, me: str) -> dict[str, dict[str, _Count]]:
-    counts: dict[str, dict[str, _Count]] = defaultdict(lambda: defaultdict(_Count))
-    for sql in (_DEVICES, _SCALARS):
-        for pool, resource, total, allocatable in read.connection.execute(sql, (pools,)).fetchall():
-            counts[pool][resource].total = total
-            counts[pool][resource].allocatable = allocatable
-    for pool, resource, planned in read.connection.execute(_IN_MAINTENANCE, (pools, at)).fetchall():
-        counts[pool][resource].allocatable -= planned
-    for sql in (_BOOKED, _SCALARS_BOOKED):
-        for pool, resource, tenant, bound, schedulable, n in read.connection.execute(
-            sql,
-            (pools, at),
-        ).fetchall():
-            _add(counts[pool][resource], n, bound=bound, schedulable=schedulable, mine=tenant == me)
-    return counts
-
-
-def _add(count: _Count, n: int, *, bound: bool, schedulable: bool, mine: bool) -> None:
-    if not schedulable:
-        count.idle_use += n
-    elif bound:
-        count.allocated += n
-    else:
-        count.reserved += n
-    if mine and bound:
-        count.own_allocated += n
-    elif mine:
-        count.own_reserved += n
-
-
-def _free(count: _Count) -> int:
-    return max(0, count.allocatable - count.allocated - count.reserved)
-
-
-def _owners(pool: tuple[Any, ...], resource: str, at: int, count: _Count) -> Row:
+def _owners(pool: Pool, resource: str, at: int, count: Count) -> Row:
     return Row(
         pool_id=pool[0],
         pool_name=pool[1],
@@ -209,7 +135,7 @@ def _owners(pool: tuple[Any, ...], resource: str, at: int, count: _Count) -> Row
         at=at,
         allocated=count.allocated,
         reserved=count.reserved,
-        available=_free(count),
+        available=count.free,
         total=count.total,
         allocatable=count.allocatable,
         unschedulable=count.total - count.allocatable,
@@ -217,7 +143,7 @@ def _owners(pool: tuple[Any, ...], resource: str, at: int, count: _Count) -> Row
     )
 
 
-def _tenants(pool: tuple[Any, ...], resource: str, at: int, count: _Count, limit: int, left: int) -> Row:
+def _tenants(pool: Pool, resource: str, at: int, count: Count, limit: int, left: int) -> Row:
     return Row(
         pool_id=pool[0],
         pool_name=pool[1],
@@ -226,7 +152,7 @@ def _tenants(pool: tuple[Any, ...], resource: str, at: int, count: _Count, limit
         at=at,
         allocated=count.own_allocated,
         reserved=count.own_reserved,
-        available=min(_free(count), left),
+        available=min(count.free, left),
         limit=limit,
     )
 

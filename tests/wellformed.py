@@ -130,6 +130,7 @@ REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
     "commands.types": ("/v1/command-types", {}),
     "devices.list": ("/v1/devices", {}),
     "capacity.list": ("/v1/capacity", {}),
+    "capacity.timeline": ("/v1/capacity/timeline?poolId={pool}", {}),
     "reservations.create": (
         "/v1/reservations",
         {

@@ -4,6 +4,8 @@ from typing import Any
 
 from given import Client, Plane
 
+HOUR = 3_600_000
+
 
 def rows(plane: Plane, client: Client, pool_id: str) -> dict[str, Any]:
     position = plane.settle()
@@ -100,3 +102,70 @@ def test_bookings_are_shown_to_the_pools_owner_whole_and_to_a_tenant_its_own(pla
     assert seen == {"root": ["acme", "globex"], "acme": ["acme"], "globex": ["globex"]}
     assert "secret" not in plane.root.get("/v1/bookings").text
     assert plane.acme.get("/v1/devices").json()["items"] == []
+
+
+def over_time(client: Client, pool_id: str, **query: int) -> list[tuple[int, ...]]:
+    """Instant, allocated, reserved and available of each point."""
+    rest = "".join(f"&{name}={value}" for name, value in query.items())
+    rows = client.ok("GET", f"/v1/capacity/timeline?poolId={pool_id}{rest}")["items"]
+    return [(r["at"], r["allocated"], r["reserved"], r["available"]) for r in rows if r["resource"] == "gpu"]
+
+
+def test_over_time_each_point_is_what_is_shown_of_its_instant(plane: Plane) -> None:
+    pool_id, (first, _) = plane.fleet(nodes=2, gpus=4, quota=6)
+    plane.offer(pool_id, "globex", gpu=100)
+    now = plane.store.now()
+    start = now + HOUR
+    for n, (client, count) in enumerate(((plane.acme, 2), (plane.globex, 3), (plane.acme, 1))):
+        devices = [{"class": "gpu", "count": count}]
+        client.reserve(pool_id, startsAt=start + n * HOUR // 2, devices=devices, scalars={}, durationSeconds=2700)
+    soon = {"on": True, "reason": "bios", "from": start + 3 * HOUR, "until": start + 4 * HOUR}
+    plane.root.ok("POST", f"/v1/nodes/{first}/maintenance", soon)
+    plane.activate(plane.acme, plane.acme.reserve(pool_id, durationSeconds=5400).json()["id"])
+    plane.settle()
+    window = {"from": now + 10_000, "until": now + 6 * HOUR, "step": 900}
+    for client in (plane.root, plane.acme, plane.globex):
+        points = over_time(client, pool_id, **window)
+        assert len(points) == 24
+        for at, *counts in points:
+            one = client.ok("GET", f"/v1/capacity?poolId={pool_id}&at={at}")["items"]
+            assert [(r["allocated"], r["reserved"], r["available"]) for r in one if r["resource"] == "gpu"] == [
+                tuple(counts)
+            ]
+    assert len({point[1:] for point in over_time(plane.root, pool_id, **window)}) > 4
+
+
+def test_an_interval_ends_before_the_point_that_it_touches(plane: Plane) -> None:
+    pool_id, _ = plane.fleet(gpus=2)
+    start = plane.store.now() + HOUR
+    plane.acme.reserve(pool_id, startsAt=start, durationSeconds=600)
+    plane.settle()
+    points = over_time(plane.root, pool_id, **{"from": start - 600_000, "until": start + 1_200_001, "step": 600})
+    assert points == [
+        (start - 600_000, 0, 0, 2),
+        (start, 0, 1, 1),
+        (start + 600_000, 0, 0, 2),
+        (start + 1_200_000, 0, 0, 2),
+    ]
+
+
+def test_a_timeline_is_bounded_and_says_by_field_what_would_be_right(plane: Plane) -> None:
+    pool_id, _ = plane.fleet()
+    now = plane.store.now()
+    asked = {
+        f"from={now - 10_000}": "from",
+        f"from={now}&until={now}": "until",
+        f"until={now - 1}": "until",
+        f"from={now}&until={now + 1_000_001}&step=1": "step",
+        "step=0": "step",
+        "from=x": "from",
+        "projectId=prj_01arz3ndektsv4rrffq69g5fav": "projectId",
+    }
+    for query, field in asked.items():
+        refused = plane.acme.get(f"/v1/capacity/timeline?poolId={pool_id}&{query}")
+        assert refused.status_code in (404, 422), refused.text
+        assert refused.json()["errors"][0]["field"] == field, refused.text
+    assert len(over_time(plane.acme, pool_id, **{"from": now, "until": now + 1_000_000, "step": 1})) == 1000
+    assert len(over_time(plane.acme, pool_id)) == 24, "a day in hours if nothing else is said"
+    assert plane.acme.get("/v1/capacity/timeline").json()["errors"][0]["field"] == "poolId"
+    assert plane.globex.get(f"/v1/capacity/timeline?poolId={pool_id}").status_code == 404

@@ -69,6 +69,7 @@ EXPECTED: dict[str, str] = {
     "commands.types": READ,
     "devices.list": READ,
     "capacity.list": READ,
+    "capacity.timeline": "401 401 404 200 200 200 200 200",
     "reservations.create": "401 401 404 201 403 201 403 201",
     "reservations.preview": "401 401 404 200 200 200 200 200",
     "reservations.list": READ,
