@@ -9,7 +9,7 @@ import os
 import shutil
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from multiprocessing.connection import Client, Listener
 from pathlib import Path
 from typing import Any
@@ -148,12 +148,22 @@ def janitor(migrated: str) -> Iterator[pool.Pool]:
         yield connections
 
 
+@pytest.fixture(scope="session")
+def emptied(migrated: str, janitor: pool.Pool) -> Callable[[], str]:
+    """Empties the tables down to what the migrations put there, and gives the connection string; sequences go on."""
+
+    def empty() -> str:
+        with janitor.connection() as connection, connection.transaction():
+            _empty(connection)
+        return migrated
+
+    return empty
+
+
 @pytest.fixture
-def database(migrated: str, janitor: pool.Pool) -> str:
-    """A connection string to a database whose tables hold what the migrations put there; sequences go on."""
-    with janitor.connection() as connection, connection.transaction():
-        _empty(connection)
-    return migrated
+def database(emptied: Callable[[], str]) -> str:
+    """A connection string to a database whose tables hold what the migrations put there."""
+    return emptied()
 
 
 @pytest.fixture

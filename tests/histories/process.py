@@ -59,7 +59,9 @@ class Process:
         self.store = EventStore(writes, table.INLINE, ROOT, new_id)
         self.calendars = Calendars(self.head, self._wait, clock.monotonic)
         self.ports = Ports(self.store, Everything(), self.calendars, CelSelectors(), new_id, lambda: "secret")
-        self._dispatcher = Dispatcher(self.ports, self.store, reads, self.head, lambda position, seconds: True, self.head)
+        self._dispatcher = Dispatcher(
+            self.ports, self.store, reads, self.head, lambda position, seconds: True, self.head
+        )
         self.worker = Worker(self.ports, reads, self.calendars, new_id("sess"), clock.monotonic)
         self.watch = NodeWatch(self.store, reads, new_id, clock.monotonic)
 

@@ -1,0 +1,102 @@
+"""A history in the making: two processes and a projector on one database, the model beside them, and the checks."""
+
+from typing import Any, Final, LiteralString
+
+from adapters.postgres import rebuild
+from adapters.postgres.pool import Pool
+from adapters.postgres.reader import Tail
+from adapters.postgres.runner import Runner
+from histories import invariants
+from histories.clock import Clock
+from histories.fleet import Fleet, session
+from histories.model import Model
+from histories.process import ROOT, Ids, Process, read
+from naive import busy_in_calendar
+from projections import table
+
+_BOOKINGS: Final[LiteralString] = """
+SELECT device_id, allocation_id, bound, CASE WHEN freed THEN 'freed' WHEN ended THEN 'ended' ELSE 'live' END,
+       lower(during), upper(during)
+FROM device_bookings
+"""
+_CLAIMS: Final[LiteralString] = """
+SELECT reservation_id, scope, resource, amount, lower(during), upper(during) FROM quota_claims
+"""
+_QUEUE: Final[LiteralString] = """
+SELECT reservation_id FROM pool_queue ORDER BY spot, priority DESC, since, reservation_id
+"""
+_LAST: Final[LiteralString] = "SELECT last_value FROM stored_events_position"
+
+
+class History:
+    """`processes` share the database and nothing else; the read models are brought on by `project`."""
+
+    def __init__(self, dsn: str, writes: Pool, reads: Pool, cleaning_s: int) -> None:
+        self._dsn, self._writes, self._reads = dsn, writes, reads
+        self.clock = Clock(reads)
+        self.new_id = Ids()
+        self._origin = int(self.rows(_LAST)[0][0])
+        self.processes = [self._process(), self._process()]
+        self._runner = Runner(reads, table.ASYNC, self._origin)
+        self._runner.load()
+        self._projected, self._seen = Tail(self._origin), Tail(self._origin)
+        self.model = Model()
+        self.fleet = Fleet(self.processes[0], self.new_id, cleaning_s)
+        self.gap_ms = cleaning_s * 1000
+
+    def rows(self, sql: LiteralString) -> list[tuple[Any, ...]]:
+        with self._reads.connection() as connection:
+            return connection.execute(sql, prepare=True).fetchall()
+
+    def restart(self, number: int) -> Process:
+        """What a process knew is gone; the next one reads the log anew."""
+        self.processes[number] = self._process()
+        self.processes[number].follow()
+        return self.processes[number]
+
+    def _process(self) -> Process:
+        return Process(self._writes, self._reads, self.clock, self.new_id, self._origin)
+
+    def project(self) -> None:
+        for recorded in read(self._reads, self._projected):
+            self._runner.apply([recorded])
+
+    def note(self) -> list[Any]:
+        """Bring the model to the log's end, looking at each event as it comes."""
+        found = read(self._reads, self._seen)
+        for recorded in found:
+            self.model.take(recorded)
+            invariants.of_event(self.model, recorded)
+        return found
+
+    def check(self) -> None:
+        """Every invariant, of the tables and of all that keep up with the log."""
+        self.note()
+        model, latest = self.model, self.clock.latest
+        bookings = self.rows(_BOOKINGS)
+        invariants.never_overlap(bookings)
+        invariants.bookings_are_what_the_events_say(model, bookings, latest)
+        invariants.claims_are_what_the_states_say(model, self.rows(_CLAIMS))
+        invariants.queue_is_who_waits(model, self.rows(_QUEUE))
+        invariants.ends_come_after_starts(model)
+        for process in self.processes:
+            if not process.behind:
+                process.follow()
+                self.check_calendar(process)
+
+    def check_calendar(self, process: Process) -> None:
+        busy = busy_in_calendar(process.calendars, self.fleet.pool_id)
+        invariants.calendar_is_what_the_events_say(self.model, busy, self.clock.latest)
+
+    def check_capacity(self) -> None:
+        self.project()
+        answer = self.processes[0].ask("capacity.list", session(ROOT), pool_id=self.fleet.pool_id)
+        invariants.capacity_adds_up(self.model, answer.body.items, self.clock.now)
+
+    def check_end(self) -> None:
+        """All that is kept is what the log says: the tables (audit diff), and the calendar of a new process."""
+        self.project()
+        assert not self._runner.failures
+        found = rebuild.compare(self._dsn, table.ALL).differences
+        assert not found, [f"{one.table}: {one.examples}" for one in found]
+        self.check_calendar(self.restart(0))
