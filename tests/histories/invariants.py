@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Any, Final
 
 from domain import reservation
@@ -80,7 +80,7 @@ def has_what_it_claims(model: Model, of: Booked) -> None:
 
 
 def seats(claim: Claim, devices: list[Any]) -> bool:
-    """Whether these devices are just what the lines want, each line's own; lines take in their order, all ways tried."""
+    """Whether these devices are just what the lines want; all ways of sharing them out are tried."""
 
     def seat(lines: tuple[Any, ...], left: list[Any]) -> bool:
         if not lines:
@@ -123,7 +123,7 @@ def never_overlap(rows: list[Row]) -> None:
         by_device[row[0]].append((row[4], FOREVER if row[5] is None else row[5]))
     for device, stretches in by_device.items():
         stretches.sort()
-        for (_, end), (start, _) in zip(stretches, stretches[1:], strict=False):
+        for (_, end), (start, _) in pairwise(stretches):
             assert end <= start, f"{device}: {stretches}"
 
 
