@@ -9,7 +9,18 @@ from msgspec import Meta
 from commands import ending, placing
 from commands.ports import Loaded, Offer, Race
 from commands.unit import Contested, Outcome, Unit, changed
-from domain import access, claim, errors, ids, pool, reservation, reservation_life, reservation_view
+from domain import (
+    access,
+    claim,
+    errors,
+    ids,
+    pool,
+    project,
+    quota,
+    reservation,
+    reservation_life,
+    reservation_view,
+)
 from domain.event import Change
 from domain.labels import Labels
 from domain.operation import Operation, Request
@@ -30,6 +41,7 @@ class Create(Request, frozen=True, kw_only=True):
     starts_at: Annotated[int, Meta(ge=0, le=2**53, description="epoch ms")] | None = None
     duration_seconds: Annotated[int, Meta(ge=60, le=366 * 86_400)]
     binding: reservation.Binding = "hold"
+    lease_seconds: Annotated[int, Meta(ge=30, le=86_400, description="active, it ends unless renewed")] | None = None
     spot: bool = False
     max_pending_seconds: Annotated[int, Meta(ge=0, le=366 * 86_400, description="0: now or never")] | None = None
     project_id: str | None = None
@@ -94,7 +106,14 @@ def check(command: Create, asked: claim.Claim, of: pool.State, unit: Unit) -> No
     if command.max_pending_seconds is not None and command.max_pending_seconds > longest:
         raise errors.Invalid("maxPendingSeconds", f"claims of this pool wait at most {longest} seconds")
     if command.project_id is not None:
-        unit.resolve("compute-project", command.project_id, "projectId")
+        _takes_more(command.project_id, unit)
+
+
+def _takes_more(project_id: str, unit: Unit) -> None:
+    unit.resolve("compute-project", project_id, "projectId")
+    state: project.State = unit.existing(project_id, "projectId").state
+    if state.archived_at is not None:
+        raise errors.archived("projectId")
 
 
 def _draft(command: Create, asked: claim.Claim, of: pool.State, unit: Unit, body: str) -> reservation.Drafted:
@@ -118,6 +137,7 @@ def _draft(command: Create, asked: claim.Claim, of: pool.State, unit: Unit, body
         body=body,
         at=unit.now,
         labels=command.labels,
+        lease_seconds=command.lease_seconds,
         starts_at=starts_at if starts_at is None else max(starts_at, unit.now),
         project_id=command.project_id,
     )
@@ -164,7 +184,7 @@ def _place_or_queue(reservation_id: str, draft: reservation.Drafted, offer: Offe
     def instead(refusal: errors.QuotaExceeded) -> Outcome:
         return _denied(reservation_id, draft, refusal, admitted=True)
 
-    scopes = (offer.id,) if offer else ()
+    scopes = (*((offer.id,) if offer else ()), *quota.scopes(draft.tenant_id, draft.project_id))
     if found is None:
         return _queue(reservation_id, draft, scopes, priority, unit, instead)
     claimed = reservation.Claimed(scopes, claim.resources(draft.claim), *window)
@@ -249,6 +269,17 @@ def release(command: Act, unit: Unit) -> Outcome:
     return Outcome(tuple(ending.end(unit.ports.store, command.id, loaded, "Released", unit.now)))
 
 
+def renew(command: Act, unit: Unit) -> Outcome:
+    """The log's order decides: what was released for its lease takes no renewal any more (domain.md §5)."""
+    loaded = unit.existing(command.id)
+    state: reservation.State = loaded.state
+    reservation_life.must_take(state, "renew")
+    if state.draft is None or state.draft.lease_seconds is None:
+        raise errors.Conflict("it has no lease to renew: it was made without leaseSeconds and runs to its end")
+    renewed = reservation.Renewed(unit.now, unit.now + state.draft.lease_seconds * 1000)
+    return Outcome((changed(command.id, loaded, [renewed]),))
+
+
 _VERB = (errors.AccessDenied, errors.NotFound, errors.IllegalTransition, errors.StaleVersion)
 
 OPERATIONS = (
@@ -297,5 +328,17 @@ OPERATIONS = (
         view=reservation_view.view,
         summary="Give a bound reservation back before its end",
         refusals=_VERB,
+    ),
+    Operation(
+        name="reservations.renew",
+        verb="POST",
+        path="/v1/reservations/{id}/renew",
+        request=Act,
+        response=reservation_view.View,
+        on=("compute-reservation/{id}",),
+        handle=renew,
+        view=reservation_view.view,
+        summary="Renew the lease of an active reservation",
+        refusals=(*_VERB, errors.Conflict),
     ),
 )

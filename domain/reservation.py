@@ -40,7 +40,7 @@ class Allocation(Struct, frozen=True, rename="camel"):
 
 
 class Claimed(Struct, frozen=True, rename="camel"):
-    """Amounts of the quota scopes held over `[from, until)` in epoch ms; scopes are offering ids."""
+    """Amounts of the quota scopes held over `[from, until)` in epoch ms: of an offering, a tenant, a project."""
 
     scopes: tuple[str, ...]
     resources: dict[str, int]
@@ -229,7 +229,7 @@ class MemberLost(Event, frozen=True, tag="reservation.member_lost.1"):
 
 
 class MemberPlaced(Event, frozen=True, tag="reservation.member_placed.1"):
-    """In place of a member that was lost, for the rest of the window."""
+    """In place of a member that was lost, for the rest of the window; by `prepare_by` (epoch ms) it is prepared."""
 
     pool_id: str
     tenant_id: str
@@ -237,6 +237,15 @@ class MemberPlaced(Event, frozen=True, tag="reservation.member_placed.1"):
     starts_at: int
     ends_at: int
     generation: int
+    prepare_by: int
+
+
+class Evicted(Event, frozen=True, tag="reservation.evicted.1"):
+    """The pool's owner ends it, and says why; how it ends is the next event's."""
+
+    pool_id: str
+    reason: str
+    at: int
 
 
 class Degraded(Event, frozen=True, tag="reservation.degraded.1"):
@@ -313,6 +322,7 @@ Events = (
     | Preempted
     | MemberLost
     | MemberPlaced
+    | Evicted
     | Degraded
     | Mended
     | ReleaseStarted
@@ -345,7 +355,9 @@ class State(Struct, frozen=True):
     detail: str | None = None
     lease_until: int | None = None
     lost: tuple[Allocation, ...] = ()
+    prepare_by: dict[str, int] = {}
     degraded: str | None = None
+    missing: tuple[str, ...] = ()
 
 
 def lacking(state: State) -> int:

@@ -44,7 +44,8 @@ def evolve(state: reservation.State, event: reservation.Events) -> reservation.S
         case reservation.BindingStarted(generations=generations, fail_at=fail_at, reason=reason):
             return replace(state, status="binding", generations=generations, fail_at=fail_at, reason=reason)
         case reservation.Prepared(allocation_id=allocation_id):
-            return replace(state, allocations=_mark(state.allocations, allocation_id, prepared=True))
+            marked = _mark(state.allocations, allocation_id, prepared=True)
+            return replace(state, allocations=marked, prepare_by=_without(state.prepare_by, allocation_id))
         case reservation.Activated(at=at):
             return replace(state, status="active", reason=None, lease_until=_lease(state, at))
         case reservation.Ending():
@@ -59,10 +60,12 @@ def evolve(state: reservation.State, event: reservation.Events) -> reservation.S
             return replace(state, ends_at=ends_at, ending=reservation.Ending(ends_at, "Preempted"))
         case reservation.MemberLost() | reservation.MemberPlaced():
             return _of_member(state, event)
-        case reservation.Degraded(reason=reason):
-            return replace(state, degraded=reason)
+        case reservation.Degraded(reason=reason, names=names):
+            return replace(state, degraded=reason, missing=names)
         case reservation.Mended():
-            return replace(state, degraded=None)
+            return replace(state, degraded=None, missing=())
+        case reservation.Evicted(reason=reason):
+            return replace(state, detail=reason)
         case reservation.Backfilled() | reservation.Budgeted():
             return state
         case reservation.ReleaseStarted(reason=reason, at=at, generations=generations):
@@ -106,8 +109,12 @@ def _still(state: reservation.State, ends_at: int) -> reservation.Ending | None:
 def _of_member(state: reservation.State, event: reservation.MemberLost | reservation.MemberPlaced) -> reservation.State:
     """A lost member is kept apart until its atoms are proved free; the gang is degraded until another is prepared."""
     if isinstance(event, reservation.MemberPlaced):
-        generations = state.generations | {event.allocation.node_id: event.generation}
-        return replace(state, allocations=(*state.allocations, event.allocation), generations=generations)
+        return replace(
+            state,
+            allocations=(*state.allocations, event.allocation),
+            generations=state.generations | {event.allocation.node_id: event.generation},
+            prepare_by=state.prepare_by | {event.allocation.id: event.prepare_by},
+        )
     generations = state.generations
     if event.generation is not None:
         generations = generations | {event.node_id: event.generation}
@@ -117,5 +124,11 @@ def _of_member(state: reservation.State, event: reservation.MemberLost | reserva
         allocations=tuple(a for a in state.allocations if a.id != event.allocation_id),
         lost=state.lost + gone,
         degraded=event.reason,
+        missing=tuple(name for name in state.missing if not any(name in a.atoms for a in gone)),
+        prepare_by=_without(state.prepare_by, event.allocation_id),
         generations=generations,
     )
+
+
+def _without(instants: dict[str, int], allocation_id: str) -> dict[str, int]:
+    return {id: at for id, at in instants.items() if id != allocation_id}

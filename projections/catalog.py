@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from domain import node, offering, pool, reservation, site, tenant
+from domain import node, offering, pool, project, reservation, site, tenant
 from domain.event import Recorded
 from projections.projection import Inline, Phase, Statement
 
@@ -117,6 +117,8 @@ def fold(recorded: Recorded) -> Iterator[Statement]:
             region = event.iam_region
             attributes = {"region": region, "iamRegion": region, "kind": event.kind}
             yield _put("compute-site", stream, event.owner_tenant_id, None, **attributes)
+        case project.Created() as event:
+            yield _put("compute-project", stream, event.owner_tenant_id, None)
         case pool.Created() as event:
             yield _pool(stream, event)
         case pool.Retired():

@@ -4,7 +4,7 @@ import itertools
 import time
 from typing import Any
 
-from domain import node
+from domain import clock, node
 from domain.event import Append, Change, Meta
 from domain.provision import Provision
 from given import SEVEN, Plane, inventory
@@ -53,6 +53,13 @@ REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "pools.offers": ("/v1/pools/{pool}/offers", {}),
     "pools.withdraw": ("/v1/pools/{other_pool}/offers/acme", {}),
+    "pools.evict": ("/v1/pools/{pool}/evict", {"reservationId": "{evicted}", "reason": "broken rack"}),
+    "projects.create": ("/v1/projects", {"name": "?", "labels": {"team": "t1"}}),
+    "projects.list": ("/v1/projects", {}),
+    "projects.get": ("/v1/projects/{project}", {}),
+    "projects.archive": ("/v1/projects/{spare_project}/archive", {}),
+    "quotas.set": ("/v1/quotas/tenant/acme", {"limits": {"gpu": 100, "vcpu": 1000}}),
+    "quotas.get": ("/v1/quotas/tenant/acme", {}),
     "joinTokens.create": (
         "/v1/join-tokens",
         {
@@ -130,6 +137,7 @@ REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
             "startsAt": LATER,
             "durationSeconds": 60,
             "binding": "hold",
+            "leaseSeconds": 60,
             "spot": False,
             "maxPendingSeconds": 60,
             "labels": {"job": "j1"},
@@ -139,7 +147,10 @@ REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
     "reservations.get": ("/v1/reservations/{bound}", {}),
     "reservations.cancel": ("/v1/reservations/{placed}/cancel", {}),
     "reservations.release": ("/v1/reservations/{bound}/release", {}),
+    "reservations.renew": ("/v1/reservations/{leased}/renew", {}),
     "bookings.list": ("/v1/bookings", {}),
+    "leases.list": ("/v1/leases", {}),
+    "leases.proceed": ("/v1/leases/singleton:elsewhere/proceed", {}),
     "events.stream": ("/v1/events/stream", {}),
     "audit.stream": ("/v1/audit/streams/{pool}", {}),
 }
@@ -160,10 +171,14 @@ def things(plane: Plane) -> dict[str, str]:
     spare, other = plane.pool(site_id, "spare"), plane.pool(site_id, "other")
     plane.offer(spare)
     plane.offer(other)
+    leased = plane.acme.reserve(pool_id, leaseSeconds=86_400).json()["id"]
+    plane.activate(plane.acme, leased)
     bound = plane.acme.reserve(pool_id).json()["id"]
     plane.until(plane.acme, bound, "binding")
     spare_node = plane.join(site_id, "spare", inventory(index=501))
     command = {"name": "collect-diagnostics", "notBefore": LATER}
+    stepped = clock.Stepped("singleton:elsewhere", 9_000, 1)
+    plane.store.append(Append((Change(clock.stream(stepped.lease), 0, (stepped,)),), Meta("controller:elsewhere")))
     return {
         "site": site_id,
         "pool": pool_id,
@@ -176,7 +191,11 @@ def things(plane: Plane) -> dict[str, str]:
         "twin": plane.join(site_id, "twin", inventory(index=503) | {"nics": inventory(index=501)["nics"]}),
         **_provisioned(plane, site_id),
         "token": plane.root.ok("POST", "/v1/join-tokens", {"siteId": site_id, "trust": "platform"})["id"],
+        "leased": leased,
         "bound": bound,
+        "evicted": plane.acme.reserve(pool_id, startsAt=plane.store.now() + 10**7).json()["id"],
+        "project": plane.project(),
+        "spare_project": plane.project("spare"),
         "placed": plane.acme.reserve(pool_id, startsAt=plane.store.now() + 10**7).json()["id"],
     }
 

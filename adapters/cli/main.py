@@ -34,6 +34,8 @@ STATIC: Final = {
 GROUPS: Final = {
     "sites": "Places with nodes.",
     "pools": "Sets of nodes, and the tenants they are offered to.",
+    "projects": "Groupings of what a tenant claims.",
+    "quotas": "What tenants and projects may hold at once.",
     "join-tokens": "Credentials that new nodes join with.",
     "nodes": "Machines: join, assign, adopt, cordon, drain, maintain, retire.",
     "commands": "What nodes are told to do once.",
@@ -41,6 +43,7 @@ GROUPS: Final = {
     "capacity": "What each pool has, holds and has left.",
     "reservations": "Claims on devices for a time.",
     "bookings": "Devices taken, by interval.",
+    "leases": "Who owns which of the controllers' jobs, and whether their clocks are believed.",
     "events": "The log as it grows.",
     "audit": "What happened, by whom, under which decision.",
 }

@@ -128,7 +128,7 @@ class CatalogReader:
         sql: LiteralString = """
         SELECT DISTINCT earlier.reservation_id FROM device_bookings AS mine
         JOIN device_bookings AS earlier ON earlier.device_id = mine.device_id
-        WHERE mine.reservation_id = %s AND earlier.reservation_id <> mine.reservation_id
+        WHERE mine.reservation_id = %s AND NOT mine.ended AND earlier.reservation_id <> mine.reservation_id
           AND earlier.bound AND NOT earlier.freed AND lower(earlier.during) < lower(mine.during)
         ORDER BY 1
         """

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from commands import agents, teardown
 from commands.controllers import scheduler, timekeeper
-from domain import errors, reservation, reservation_fold, reservation_life
+from domain import errors, reservation, reservation_fold, reservation_life, reservation_terms
 
 NOW = 1_000_000
 CLAIM: Any = None
@@ -25,7 +25,8 @@ def being(status: str, **fields: Any) -> reservation.State:
     ("state", "step"),
     [
         (being("active", ends_at=NOW), "end"),
-        (being("active", ends_at=NOW + 1), "nothing"),
+        (being("active", ends_at=NOW + 1), "notice"),
+        (being("active", ends_at=NOW + 1, ending=reservation.Ending(NOW + 1, "Ended")), "nothing"),
         (being("active", ends_at=None), "nothing"),
         (being("binding", ends_at=NOW, fail_at=NOW), "end"),
         (being("binding", ends_at=NOW + 1, fail_at=NOW), "fail"),
@@ -35,8 +36,8 @@ def being(status: str, **fields: Any) -> reservation.State:
         (being("placed", starts_at=NOW - 2, ends_at=NOW), "expire"),
         (being("pending", give_up_at=NOW), "expire"),
         (being("pending", give_up_at=NOW + 1), "nothing"),
-        (being("draft", since=NOW - timekeeper.DRAFT_MS), "expire"),
-        (being("draft", since=NOW - timekeeper.DRAFT_MS + 1), "nothing"),
+        (being("draft", since=NOW - reservation_terms.DRAFT_MS), "expire"),
+        (being("draft", since=NOW - reservation_terms.DRAFT_MS + 1), "nothing"),
         (being("releasing", ends_at=NOW - 1), "nothing"),
         *(
             (being(state, ends_at=1, starts_at=1, fail_at=1, give_up_at=1), "nothing")

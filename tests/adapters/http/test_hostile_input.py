@@ -221,7 +221,7 @@ def test_a_header_that_cannot_be_is_refused(plane: Plane, known: dict[str, str])
 
 
 def test_an_idempotency_key_that_cannot_be_is_refused_on_every_create(plane: Plane, known: dict[str, str]) -> None:
-    for name in ("sites.create", "pools.create", "joinTokens.create"):
+    for name in ("sites.create", "pools.create", "joinTokens.create", "projects.create"):
         path, body = REQUESTS[name]
         answer = send(plane.root, name, path, encoded(fill(body, known)), Idempotency_Key="a\x01")
         assert named(problem(answer, name)) == "Idempotency-Key"
@@ -290,6 +290,11 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("pools.offer", {"quota": {"gpus": 1}}, "quota"),
     ("pools.offer", {"quota": {"gpu": -1}}, "quota"),
     ("pools.offer", {"priority": 1001}, "priority"),
+    ("projects.create", {"name": "Upper"}, "name"),
+    ("projects.create", {"labels": {"k": "v" * 256}}, "labels"),
+    ("quotas.set", {"limits": {"gpus": 1}}, "limits"),
+    ("quotas.set", {"limits": {"gpu": -1}}, "limits"),
+    ("quotas.set", {"limits": None}, "limits"),
     ("joinTokens.create", {"uses": 0}, "uses"),
     ("joinTokens.create", {"expiresInSeconds": 10**9}, "expiresInSeconds"),
     ("nodes.cordon", {"reason": ""}, "reason"),
@@ -360,7 +365,7 @@ def test_every_stored_text_field_was_tried() -> None:
     for name in COMMANDS:
         path, body = REQUESTS[name]
         operation = OPERATIONS[name]
-        in_path = {"id", "tenantId"} if "{" in path or "/acme" in path else set()
+        in_path = {"id", "tenantId", "kind"} if "{" in path or "/acme" in path else set()
         fields = {field.encode_name for field in msgspec.structs.fields(operation.request)}
         missing = {f"{name}.{field}" for field in fields - in_path - set(body)}
         assert missing <= left_out, name
