@@ -51,10 +51,6 @@ class Clock:
         self._monotonic_ms += ms
         self.steps(ms)
 
-    def beats(self, ms: int) -> None:
-        """Time that is too short for anybody's deadline, and long enough for loops to look again."""
-        self._monotonic_ms += ms
-
     def steps(self, ms: int) -> None:
         """Somebody sets the wall clock."""
         self.now += ms

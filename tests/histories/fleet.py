@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from domain import device, node, offering, schedulability, site, tenant
+from domain import device, node, offering, project, schedulability, site, tenant
 from domain import pool as pools
 from domain.access import Session
 from domain.event import Append, Change, Event, Meta
@@ -14,7 +14,6 @@ VCPU: Final = 8
 TENANTS: Final = ("acme", "lab", "globex")
 PARENTS: Final = {ROOT: None, "acme": ROOT, "lab": "acme", "globex": ROOT}
 RACKS: Final = ("a", "a", "b")
-BOUND: Final = 300_000
 META: Final = Meta("identity:root/test")
 
 
@@ -46,6 +45,8 @@ class Fleet:
             Change(new_id("poff"), 0, (offering.Offered(self.pool_id, ROOT, id, quota, priority, True, now),))
             for id, quota, priority in (("acme", {"gpu": 6, "vcpu": 12}, 0), ("globex", {"gpu": 4, "vcpu": 8}, 5))
         ]
+        self.project_id = new_id("prj")
+        offers.append(Change(self.project_id, 0, (project.Created("one", "acme", {}, now),)))
         joined = [Change(id, 0, tuple(self._joined(number, id, now))) for number, id in enumerate(self.nodes)]
         store.append(Append((*joined, *offers), META))
 

@@ -1,14 +1,20 @@
 """A history in the making: two processes and a projector on one database, the model beside them, and the checks."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final, LiteralString
 
+import psycopg
+
+from adapters import worker
 from adapters.postgres import rebuild
-from adapters.postgres.pool import Pool
+from adapters.postgres.pool import Pool, pool
 from adapters.postgres.reader import Tail
 from adapters.postgres.runner import Runner
+from domain import clock as clocks
 from domain.event import Fence
 from histories import invariants
-from histories.clock import Clock
+from histories.clock import Clock, ours
 from histories.fleet import Fleet, session
 from histories.model import Model
 from histories.process import ROOT, Ids, Process, read
@@ -26,8 +32,10 @@ SELECT reservation_id, scope, resource, amount, lower(during), upper(during) FRO
 _QUEUE: Final[LiteralString] = """
 SELECT reservation_id FROM pool_queue ORDER BY spot, priority DESC, since, reservation_id
 """
-REST_MS: Final = 31_000
-"""Longer than anything rests that a controller leaves alone for a while."""
+LOOK_MS: Final = 600
+"""Longer than a controller leaves alone what had nothing to do."""
+TRUST_MS: Final = 61_000
+"""For so long the clocks must agree before deadlines go on."""
 TTL_LOOKS: Final = 9
 _LAST: Final[LiteralString] = "SELECT last_value FROM stored_events_position"
 
@@ -46,8 +54,8 @@ class History:
         self._projected, self._seen = Tail(self._origin), Tail(self._origin)
         self._checked = (0, 0, 0)
         self.model = Model()
-        self.fleet = Fleet(self.processes[0], self.new_id, cleaning_s)
         self.gap_ms = cleaning_s * 1000
+        self.fleet = Fleet(self.processes[0], self.new_id, cleaning_s)
 
     def rows(self, sql: LiteralString) -> list[tuple[Any, ...]]:
         with self._reads.connection() as connection:
@@ -64,47 +72,58 @@ class History:
 
     def work(self, rounds: int = 3) -> bool:
         """The controllers of reservations take so many rounds; whether that process has read all that there is."""
-        process = next((one for one in self.processes if one.worker.fence is not None and one.worker.tick()), None)
-        if process is None:
-            self.take_over(0)
-            process = self.processes[0]
+        process = self.processes[self._leader()]
         for _ in range(rounds):
             if not process.behind:
                 process.follow()
             self.project()
-            self.clock.beats(REST_MS)
+            self.note()
+            self.clock.passes(LOOK_MS)
             process.worker.tick()
+            invariants.ends_come_first(self.note())
         return not process.behind
+
+    def _leader(self) -> int:
+        """Who holds the lease of reservations, and believes the clock."""
+        leading = [n for n, one in enumerate(self.processes) if one.worker.fence is not None and one.worker.tick()]
+        number = leading[0] if leading else 0
+        if not leading:
+            self.take_over(number)
+        if self.processes[number].store.load(clocks.stream(worker.LEASE)).state.stepped is not None:
+            self.clock.passes(TRUST_MS)
+            self.processes[number].worker.tick()
+        return number
 
     def watch(self) -> None:
         """The controllers of nodes take a round."""
         self.project()
-        self.clock.beats(REST_MS)
-        if not any(process.watch.tick() for process in self.processes):
+        self.clock.passes(LOOK_MS)
+        ticked = [process.watch.tick() for process in self.processes]
+        if not any(ticked):
             for _ in range(TTL_LOOKS):
-                self.clock.beats(1000)
+                self.clock.passes(1000)
                 self.processes[0].watch.tick()
 
     def take_over(self, number: int) -> Fence | None:
         """A process takes its rounds, of the other one nothing is heard; what that one wrote under until then."""
         former = self.processes[1 - number].worker.fence
         for _ in range(TTL_LOOKS):
-            self.clock.beats(1000)
+            self.clock.passes(1000)
             self.processes[number].worker.tick()
         fence = self.processes[number].worker.fence
         assert fence is not None
         return former if former != fence else None
 
     def project(self) -> None:
-        for recorded in read(self._reads, self._projected):
-            self._runner.apply([recorded])
+        if found := read(self._reads, self._projected):
+            self._runner.apply(found)
 
     def note(self) -> list[Any]:
         """Bring the model to the log's end, looking at each event as it comes."""
         found = read(self._reads, self._seen)
         for recorded in found:
             self.model.take(recorded)
-            invariants.of_event(self.model, recorded)
+            invariants.of_event(self.model, recorded, self.gap_ms)
         return found
 
     def check(self) -> None:
@@ -146,3 +165,20 @@ class History:
             return
         found = rebuild.compare(self._dsn, table.ALL).differences
         assert not found, [f"{one.table}: {one.examples}" for one in found]
+
+
+@contextmanager
+def on_database(dsn: str, empty: Callable[[], object]) -> Iterator[Callable[[int], History]]:
+    """What begins a history on an emptied database, whose clock is ours meanwhile."""
+    with (
+        psycopg.connect(dsn, autocommit=True) as connection,
+        ours(connection),
+        pool(dsn, 4, by_key=True) as writes,
+        pool(dsn, 4, by_key=True) as reads,
+    ):
+
+        def begin(cleaning_s: int) -> History:
+            empty()
+            return History(dsn, writes, reads, cleaning_s)
+
+        yield begin

@@ -22,7 +22,7 @@ SELECTORS: Final[Mapping[str | None, Callable[[Any], bool]]] = {
 Row = tuple[Any, ...]
 
 
-def of_event(model: Model, recorded: Recorded) -> None:
+def of_event(model: Model, recorded: Recorded, gap_ms: int) -> None:
     """What must hold at this very position of the log."""
     of = model.reservations.get(recorded.stream)
     if of is None:
@@ -30,28 +30,44 @@ def of_event(model: Model, recorded: Recorded) -> None:
     match recorded.event:
         case reservation.Admitted():
             within_quota(model, of)
-        case reservation.Placed():
-            has_what_it_claims(model, of)
-            books_nothing_twice(model, of)
+        case reservation.Placed(allocations=allocations):
+            assert len(allocations) == of.draft.claim.nodes
+            has_what_it_claims(model, of, [one.id for one in allocations])
+            books_nothing_twice(model, of, gap_ms)
+        case reservation.ReleaseStarted(reason="LeaseLapsed", at=at):
+            assert of.lease_until is not None
+            assert of.lease_until <= at, f"{of.id} was renewed until {of.lease_until}"
+        case reservation.MemberPlaced(allocation=one):
+            has_what_it_claims(model, of, [one.id])
+            books_nothing_twice(model, of, gap_ms)
 
 
 def within_quota(model: Model, of: Booked) -> None:
-    """No admission exceeds a quota at any instant."""
+    """No admission exceeds a quota at any instant: of the offering, the tenant, the project."""
     claim = of.claim
     assert claim is not None
     assert claim.amounts == amounts(of.draft.claim)
-    offer = model.offer(of.draft.tenant_id, ROOT)
-    assert offer in claim.scopes, f"{of.id} is admitted under {claim.scopes}, its offering is {offer}"
-    for scope in claim.scopes:
-        for resource, amount in claim.amounts.items():
-            peak = amount + model.peak(scope, resource, claim.start, claim.end, of.id)
-            assert peak <= limit(model, scope, resource), f"{of.id}: {resource} of {scope} at {peak}"
+    assert set(claim.scopes) == set(scopes(model, of.draft.tenant_id, of.draft.project_id))
+    over = over_quota(model, claim.scopes, claim.amounts, claim.start, claim.end, of.id)
+    assert not over, f"{of.id} is admitted over {over}"
 
 
-def limit(model: Model, scope: str, resource: str) -> int:
-    """An offering grants nothing of what it does not name."""
-    offer = model.offers[scope]
-    return 0 if offer.withdrawn else offer.quota.get(resource, 0)
+def scopes(model: Model, tenant_id: str, project_id: str | None) -> list[str | None]:
+    found = [None if tenant_id == ROOT else model.offer(tenant_id, ROOT), f"tenant:{tenant_id}", project_id]
+    return [scope for number, scope in enumerate(found) if scope is not None or number == 0]
+
+
+def over_quota(
+    model: Model, scopes: Iterable[str], asked: Mapping[str, int], start: int, end: int, but: str = ""
+) -> list[str]:
+    """The scopes and resources of which, with what is asked, more would be held than granted at any instant."""
+    found = []
+    for scope in scopes:
+        for resource, amount in asked.items():
+            limit = model.limit(scope, resource)
+            if limit is not None and amount + model.peak(scope, resource, start, end, but) > limit:
+                found.append(f"{resource} of {scope}")
+    return found
 
 
 def amounts(claim: Claim) -> dict[str, int]:
@@ -63,15 +79,15 @@ def amounts(claim: Claim) -> dict[str, int]:
     return {resource: amount for resource, amount in total.items() if amount}
 
 
-def has_what_it_claims(model: Model, of: Booked) -> None:
-    """Distinct nodes, and on each so many devices as every line wants, of those that suit it."""
-    claim, holds = of.draft.claim, list(of.holds.values())
-    assert len({hold.node_id for hold in holds}) == len(holds) == claim.nodes
+def has_what_it_claims(model: Model, of: Booked, fresh: Iterable[str]) -> None:
+    """Distinct nodes, and on each fresh one so many devices as every line wants, of those that suit it."""
+    claim, holds = of.draft.claim, [hold for hold in of.holds.values() if hold.live]
+    assert len({hold.node_id for hold in holds}) == len(holds) <= claim.nodes
     if claim.topology is not None:
         key = claim.topology.pack or claim.topology.spread or ""
         values = [model.nodes[hold.node_id].labels[key] for hold in holds]
         assert len(set(values)) == (1 if claim.topology.pack else len(values)), f"{of.id} is on {values}"
-    for hold in holds:
+    for hold in (of.holds[id] for id in fresh):
         on = model.nodes[hold.node_id]
         assert on.schedulable, f"{of.id} is placed on {hold.node_id}"
         assert seats(claim, [on.devices[atom] for atom in hold.atoms]), f"{of.id} got {hold.atoms}"
@@ -98,13 +114,19 @@ def seats(claim: Claim, devices: list[Any]) -> bool:
     return seat(claim.devices, devices)
 
 
-def books_nothing_twice(model: Model, of: Booked) -> None:
-    others = [hold for hold in model.holds() if hold.reservation_id != of.id]
-    for hold in of.holds.values():
+def books_nothing_twice(model: Model, of: Booked, gap_ms: int) -> None:
+    """Its live bookings cross nobody's, and lie so far from those of other reservations as the pool has it."""
+    mine = [hold for hold in of.holds.values() if hold.live]
+    others = [hold for hold in model.holds() if hold.reservation_id != of.id or not hold.live]
+    for hold in mine:
         for atom in hold.atoms:
-            for at in instants_of([hold, *others], hold.start, hold.end):
-                held = [o for o in others if atom in o.atoms and model.held(o, at, [*others, hold], atom)]
+            rivals = [other for other in others if atom in other.atoms]
+            for at in instants_of([hold, *rivals], hold.start, hold.end):
+                held = [other for other in rivals if model.held(other, at, [*rivals, hold], atom)]
                 assert not held, f"{atom} is booked for {of.id} at {at}, and for {held}"
+            for other in rivals:
+                apart = other.end + gap_ms <= hold.start or hold.end + gap_ms <= other.start
+                assert apart or other.reservation_id is None or not other.live, f"{atom} is not cleaned: {other}"
         for scalar, amount in hold.scalars.items():
             rivals = [o for o in others if o.node_id == hold.node_id and not o.freed and scalar in o.scalars]
             for at in instants_of([hold, *rivals], hold.start, hold.end):
@@ -115,6 +137,15 @@ def books_nothing_twice(model: Model, of: Booked) -> None:
 def instants_of(holds: Iterable[Hold], start: int, end: int) -> list[int]:
     bounds = {start} | {bound for hold in holds for bound in (hold.start, hold.end)}
     return sorted(at for at in bounds if start <= at < end)
+
+
+def ends_come_first(round_: Iterable[Recorded]) -> None:
+    """Of one round: whatever has come to its end has ended before anything begins."""
+    begun = False
+    for recorded in round_:
+        begun = begun or isinstance(recorded.event, reservation.BindingStarted | reservation.Placed)
+        ended = isinstance(recorded.event, reservation.ReleaseStarted) and recorded.event.reason == "Ended"
+        assert not (ended and begun), f"{recorded.stream} ends after another began"
 
 
 def never_overlap(rows: list[Row]) -> None:

@@ -36,6 +36,12 @@ CLAIMS = st.builds(
     st.sampled_from([None, None, claim.Topology(pack="rack"), claim.Topology(spread="rack")]),
     st.sampled_from([{}, {}, {"vcpu": 2}, {"vcpu": 5}]),
 )
+TERMS: Final[dict[str, Any]] = {
+    "spot": st.booleans(),
+    "max_pending_seconds": st.sampled_from([0, 1800]),
+    "lease_seconds": st.sampled_from([60, 900]),
+    "project": st.just("its own"),
+}
 SMALL = st.integers(1, 3).map(lambda gpus: claim.Claim((claim.DeviceLine("gpu", gpus),)))
 PICK = st.integers(0, 1 << 16)
 ONE = st.integers(0, 1)
@@ -44,7 +50,11 @@ TENANT = st.sampled_from(TENANTS)
 AHEAD = st.sampled_from([None, None, None, 0, 10 * MINUTE, HOUR, 2 * HOUR])
 SECONDS = st.sampled_from([600, 1200, 3600, 7200])
 
-CANCELS: Final = frozenset({"draft", "awaiting-confirmation", "pending", "placed", "binding"})
+TAKES: Final = {
+    "cancel": frozenset({"draft", "awaiting-confirmation", "pending", "placed", "binding"}),
+    "release": RUNNING,
+    "renew": frozenset({"active"}),
+}
 SERVICE: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "cordon": ("nodes.cordon", {"reason": "test"}),
     "uncordon": ("nodes.uncordon", {}),
@@ -81,21 +91,25 @@ class Histories(RuleBasedStateMachine):
     # tenants
 
     @rule(
-        by=ONE, tenant=TENANT, asked=CLAIMS, ahead=AHEAD, seconds=SECONDS, spot=st.booleans(), waits=st.just(None) | ONE
+        by=ONE,
+        tenant=TENANT,
+        asked=CLAIMS,
+        ahead=AHEAD,
+        seconds=SECONDS,
+        terms=st.fixed_dictionaries({}, optional=TERMS),
     )
     def create(
-        self, by: int, tenant: str, asked: claim.Claim, ahead: int | None, seconds: int, spot: bool, waits: int | None
+        self, by: int, tenant: str, asked: claim.Claim, ahead: int | None, seconds: int, terms: dict[str, Any]
     ) -> None:
-        self._create(by, tenant, asked, ahead, seconds, spot, waits and waits * 1800)
+        project = self.of.fleet.project_id if terms.pop("project", tenant) != tenant and tenant == "acme" else None
+        self._create(by, tenant, asked, ahead, seconds, project_id=project, **terms)
 
     @rule(by=ONE, tenant=TENANT, asked=SMALL, ahead=AHEAD, seconds=SECONDS)
     def create_small(self, by: int, tenant: str, asked: claim.Claim, ahead: int | None, seconds: int) -> None:
         """What most days are made of."""
-        self._create(by, tenant, asked, ahead, seconds, False, None)
+        self._create(by, tenant, asked, ahead, seconds)
 
-    def _create(
-        self, by: int, tenant: str, asked: claim.Claim, ahead: int | None, seconds: int, spot: bool, waits: int | None
-    ) -> None:
+    def _create(self, by: int, tenant: str, asked: claim.Claim, ahead: int | None, seconds: int, **terms: Any) -> None:
         process = self.of.processes[by]
         start = self.clock.now + (ahead or 0)
         must = (
@@ -115,44 +129,45 @@ class Histories(RuleBasedStateMachine):
                 scalars=asked.scalars,
                 starts_at=None if ahead is None else start,
                 duration_seconds=seconds,
-                spot=spot,
-                max_pending_seconds=waits,
+                **terms,
             )
         except errors.NotFound:
             assert self.model.offer(tenant, ROOT) is None
         except errors.DoubleBooked:
-            assert waits == 0, "a full pool is not an error"
+            assert terms["max_pending_seconds"] == 0, "a full pool is not an error"
             assert not must, "there was room for it"
         except errors.QuotaExceeded:
-            waited_ms = (86_400 if waits is None else waits) * 1000
-            assert self._would_pass(asked, tenant, start, start + seconds * 1000 + waited_ms)
+            scopes = [one for one in invariants.scopes(self.model, tenant, terms.get("project_id")) if one is not None]
+            end = start + (seconds + terms.get("max_pending_seconds", 86_400)) * 1000
+            assert invariants.over_quota(self.model, scopes, invariants.amounts(asked), start, end)
         else:
             self.made.append(made.body.id)
             assert made.body.state in (("placed",) if must else ("placed", "pending"))
 
-    def _would_pass(self, asked: claim.Claim, tenant: str, start: int, end: int) -> bool:
-        """Whether the claim, placed or waiting, would be over its quota at any instant."""
-        scope = self.model.offer(tenant, ROOT)
-        assert scope is not None
-        return any(
-            amount + self.model.peak(scope, resource, start, end, "") > invariants.limit(self.model, scope, resource)
-            for resource, amount in invariants.amounts(asked).items()
-        )
-
     @precondition(lambda self: self.made)
-    @rule(by=ONE, pick=PICK, verb=st.sampled_from(["cancel", "release"]))
-    def end_it(self, by: int, pick: int, verb: str) -> None:
-        of = self._picked(pick)
-        legal = of.status in (CANCELS if verb == "cancel" else RUNNING)
-        gone = of.status in ("releasing", "released") and (verb == "release" or of.reason == "Cancelled")
+    @rule(by=ONE, pick=PICK, verb=st.sampled_from(["cancel", "release", "renew"]))
+    def act(self, by: int, pick: int, verb: str) -> None:
+        """A verb is taken in the states that domain.md §5 names, and said again it changes nothing."""
+        of, head = self._picked(pick), self.of.processes[by].head()
+        gone = of.status in ("releasing", "released") and verb != "renew" and "Cancelled" in (of.reason, verb + "led")
         again = gone or (verb == "cancel" and of.status == "cancelled")
         try:
             self.of.processes[by].ask(f"reservations.{verb}", session(of.draft.tenant_id), id=of.id)
         except errors.IllegalTransition:
-            assert not legal
+            assert of.status not in TAKES[verb]
             assert not again
+        except errors.Conflict:
+            assert (verb, of.draft.lease_seconds) == ("renew", None)
         else:
-            assert legal or again
+            assert of.status in TAKES[verb] or (again and self.of.processes[by].head() == head)
+
+    @precondition(lambda self: self.made)
+    @rule(by=ONE, pick=PICK)
+    def evict(self, by: int, pick: int) -> None:
+        of, pool_id = self._picked(pick), self.of.fleet.pool_id
+        self.of.processes[by].ask("pools.evict", session(ROOT), id=pool_id, reservation_id=of.id, reason="test")
+        self.of.note()
+        assert of.status in FINAL or of.status == "releasing"
 
     def _picked(self, pick: int) -> Booked:
         return self.model.reservations[self.made[pick % len(self.made)]]
@@ -172,6 +187,13 @@ class Histories(RuleBasedStateMachine):
             process.ask("pools.withdraw", session(ROOT), **of)
         except errors.NotFound:
             assert not offered
+
+    @rule(by=ONE, of=st.sampled_from([*TENANTS, "project"]), gpu=st.none() | st.integers(0, 9))
+    def quota(self, by: int, of: str, gpu: int | None) -> None:
+        """Without a limit for it there is none."""
+        kind, id, who = ("project", self.of.fleet.project_id, "acme") if of == "project" else ("tenant", of, ROOT)
+        limits = {} if gpu is None else {"gpu": gpu}
+        self.of.processes[by].ask("quotas.set", session(who), kind=kind, id=id, limits=limits)
 
     @rule(by=ONE, node=NODE, verb=st.sampled_from([*SERVICE, "plan", "drain until"]), ahead=st.integers(0, 3))
     def serve(self, by: int, node: int, verb: str, ahead: int) -> None:

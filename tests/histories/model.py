@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from domain import node, offering, reservation, tenant
+from domain import node, offering, quota, reservation, tenant
 from domain.event import Recorded
 
 FOREVER: Final = 1 << 60
@@ -83,6 +83,7 @@ class Booked:
     start: int | None = None
     end: int | None = None
     give_up_at: int | None = None
+    lease_until: int | None = None
     claim: Claim | None = None
     holds: dict[str, Hold] = field(default_factory=dict)
     past: list[str] = field(default_factory=list)
@@ -108,7 +109,7 @@ class Offer:
 
 
 class Model:
-    """`take` brings it one event further; `faults` is what an event did that no event may do."""
+    """`take` brings it one event further."""
 
     def __init__(self) -> None:
         self.reservations: dict[str, Booked] = {}
@@ -116,11 +117,14 @@ class Model:
         self.plans: dict[str, Hold] = {}
         self.offers: dict[str, Offer] = {}
         self.parents: dict[str, str | None] = {}
+        self.limits: dict[str, dict[str, int]] = {}
 
     def take(self, recorded: Recorded) -> None:
         stream, event = recorded.stream, recorded.event
         if isinstance(event, tenant.Recorded):
             self.parents[event.tenant_id] = event.parent
+        elif isinstance(event, quota.Set):
+            self.limits[f"tenant:{event.id}" if event.kind == "tenant" else event.id] = dict(event.limits)
         elif stream.startswith("node_"):
             self._of_node(stream, event)
         elif stream.startswith("poff_"):
@@ -141,7 +145,7 @@ class Model:
             case node.MaintenancePlanned(plan=plan):
                 self.plans[plan.id] = Hold(node_id, plan.atoms, {}, plan.from_, plan.until)
             case node.PlanEnded(id=id, at=at):
-                self._freed(self.plans[id], at)
+                self.plans[id].freed, self.plans[id].end = True, min(self.plans[id].end, at)
 
     def _of_offer(self, id: str, event: Any) -> None:
         match event:
@@ -168,16 +172,27 @@ class Model:
                 of.start, of.end = event.starts_at, event.ends_at
                 of.claim = self._narrowed(of, event.starts_at, event.ends_at)
                 of.holds = {a.id: self._hold(of, a, event.starts_at, event.ends_at) for a in event.allocations}
+            case reservation.MemberPlaced(allocation=one):
+                of.holds[one.id] = self._hold(of, one, event.starts_at, event.ends_at)
+                of.holds[one.id].bound = True
+            case reservation.MemberLost(allocation_id=allocation_id):
+                of.holds[allocation_id].ended = True
+            case reservation.Extended(ends_at=ends_at) | reservation.Preempted(ends_at=ends_at):
+                self._ends_at(of, ends_at)
             case reservation.BindingStarted():
                 for hold in of.holds.values():
                     hold.bound = True
+            case reservation.Activated(at=at):
+                of.lease_until = None if of.draft.lease_seconds is None else at + of.draft.lease_seconds * 1000
+            case reservation.Renewed(until=until):
+                of.lease_until = until
             case reservation.ReleaseStarted():
                 of.claim = self._narrowed(of, None, FOREVER)
                 self._stop(of)
             case reservation.Failed(began=True):
                 self._stop(of)
             case reservation.TornDown(allocation_id=allocation_id, at=at):
-                self._freed(of.holds[allocation_id], at)
+                of.holds[allocation_id].freed, of.holds[allocation_id].end = True, at
         if of.status in FINAL:
             of.claim = None
         if of.status in ("cancelled", "expired") or (isinstance(event, reservation.Failed) and not event.began):
@@ -206,8 +221,10 @@ class Model:
         for hold in of.holds.values():
             hold.ended = True
 
-    def _freed(self, hold: Hold, at: int) -> None:
-        hold.freed, hold.end = True, min(hold.end, at)
+    def _ends_at(self, of: Booked, end: int) -> None:
+        of.end, of.claim = end, self._narrowed(of, None, end)
+        for hold in of.holds.values():
+            hold.end = end if hold.live else hold.end
 
     def holds(self) -> Iterable[Hold]:
         for of in self.reservations.values():
@@ -228,6 +245,13 @@ class Model:
                     return id
             at = self.parents[at]
         return None
+
+    def limit(self, scope: str, resource: str) -> int | None:
+        """An offering grants nothing of what it does not name; of a tenant or project that is unlimited."""
+        if scope not in self.offers:
+            return self.limits.get(scope, {}).get(resource)
+        offer = self.offers[scope]
+        return 0 if offer.withdrawn else offer.quota.get(resource, 0)
 
     def peak(self, scope: str, resource: str, start: int, end: int, but: str) -> int:
         """The most that all other claims hold together at any instant of `[start, end)`."""

@@ -14,6 +14,7 @@ from adapters.postgres.store import EventStore
 from adapters.registry import OPERATIONS
 from adapters.watch import NodeWatch
 from adapters.worker import Worker
+from commands.controllers import clockwatch
 from commands.ports import Ports
 from domain.access import Decision, Resource, Session, Tenant
 from domain.event import Recorded
@@ -64,6 +65,8 @@ class Process:
         )
         self.worker = Worker(self.ports, reads, self.calendars, new_id("sess"), clock.monotonic)
         self.watch = NodeWatch(self.store, reads, new_id, clock.monotonic)
+        for controller in (self.worker._controller, self.watch._controller):
+            controller._clock = clockwatch.Watch(clock.monotonic)
 
     def head(self) -> int:
         with self._reads.connection() as connection:
