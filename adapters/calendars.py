@@ -139,11 +139,15 @@ class Calendars:
     def _of_reservation(self, reservation_id: str, event: reservation.Events) -> None:
         if isinstance(event, reservation.Placed):
             starts = {a.id: event.starts_at for a in event.allocations}
-            self._placed[reservation_id] = _Placed(event.pool_id, event.allocations, starts)
+            spot = calendar.Spot(reservation_id, event.priority, event.since) if event.spot else None
+            self._placed[reservation_id] = _Placed(event.pool_id, event.allocations, starts, spot)
             with self.locked(event.pool_id) as of:
                 for a in event.allocations:
                     self._choices.pop(a.id, None)
-                    of.book(a.id, a.node_id, a.atoms, a.scalars, event.starts_at, event.ends_at)
+                    of.book(a.id, a.node_id, a.atoms, a.scalars, event.starts_at, event.ends_at, spot=spot)
+            return
+        if isinstance(event, reservation.Extended | reservation.Preempted):
+            self._rebound(self._placed.get(reservation_id), event)
             return
         if isinstance(event, reservation.Queued):
             self._changes[event.pool_id] += 1
@@ -159,13 +163,19 @@ class Calendars:
                 del self._placed[reservation_id]
             self._changes[placed.pool_id] += 1
 
+    def _rebound(self, placed: "_Placed | None", event: reservation.Extended | reservation.Preempted) -> None:
+        with self.locked(event.pool_id) as of:
+            for allocation_id in placed.starts if placed else ():
+                of.rebound(allocation_id, event.ends_at)
+        self._changes[event.pool_id] += 1
+
     def _joined(self, placed: "_Placed | None", event: reservation.MemberPlaced) -> "_Placed":
         """A member that takes the place of a lost one."""
         one = event.allocation
         before = placed or _Placed(event.pool_id, (), {})
         with self.locked(event.pool_id) as of:
             self._choices.pop(one.id, None)
-            of.book(one.id, one.node_id, one.atoms, one.scalars, event.starts_at, event.ends_at)
+            of.book(one.id, one.node_id, one.atoms, one.scalars, event.starts_at, event.ends_at, spot=before.spot)
         return replace(
             before,
             allocations=(*before.allocations, one),
@@ -182,7 +192,7 @@ class Calendars:
                 lost = event.allocation_id if isinstance(event, reservation.MemberLost) else None
                 ending = [a for a in placed.allocations if a.id in placed.starts and lost in (None, a.id)]
                 for allocation in ending:
-                    self._hold(allocation, placed.starts[allocation.id], of)
+                    self._hold(allocation, placed.starts[allocation.id], event.at, of)
                 over = {a.id for a in ending}
                 return replace(placed, starts={id: at for id, at in placed.starts.items() if id not in over})
             case reservation.TornDown(allocation_id=allocation_id, at=at):
@@ -197,20 +207,20 @@ class Calendars:
                     self._hold_further(allocation.node_id, allocation.atoms, of)
                 return replace(placed, allocations=())
 
-    def _hold(self, allocation: reservation.Allocation, start: int, of: calendar.Calendar) -> None:
+    def _hold(self, allocation: reservation.Allocation, start: int, at: int, of: calendar.Calendar) -> None:
         """From here on each atom ends for itself; the scalars stay under the allocation's own id."""
         node_id = allocation.node_id
-        of.book(allocation.id, node_id, (), allocation.scalars, start, None)
+        of.book(allocation.id, node_id, (), allocation.scalars, start, None, at)
         for atom in allocation.atoms:
             key = f"{allocation.id}/{atom}"
             self._held[atom][key] = start
-            of.book(key, node_id, (atom,), {}, start, self._next(of, node_id, atom, start))
+            of.book(key, node_id, (atom,), {}, start, self._next(of, node_id, atom, start), at)
 
     def _hold_further(self, node_id: str, atoms: Sequence[str], of: calendar.Calendar) -> None:
         """A booking that followed is gone: what held its atoms before goes on holding them."""
         for atom in atoms:
             for key, start in self._held.get(atom, {}).items():
-                of.book(key, node_id, (atom,), {}, start, self._next(of, node_id, atom, start))
+                of.book(key, node_id, (atom,), {}, start, self._next(of, node_id, atom, start), _ended(of, key))
 
     def _next(self, of: calendar.Calendar, node_id: str, atom: str, start: int) -> int | None:
         """When the next booking of an atom starts, None if none is known; marks and choices are not bookings."""
@@ -245,7 +255,7 @@ class Calendars:
         until = self._next(of, node_id, atom, gone.start)
         if until is None or until > gone.until:
             self._held[atom][key] = gone.until
-            of.book(key, node_id, (atom,), {}, gone.until, until)
+            of.book(key, node_id, (atom,), {}, gone.until, until, _ended(of, key))
 
 
 class _Placed(Struct, frozen=True):
@@ -254,6 +264,13 @@ class _Placed(Struct, frozen=True):
     pool_id: str
     allocations: tuple[reservation.Allocation, ...]
     starts: Mapping[str, int]
+    spot: calendar.Spot | None = None
+
+
+def _ended(of: calendar.Calendar, key: str) -> int:
+    """When what is held ended (epoch ms); where that is forgotten, it is long ago."""
+    booking = of.bookings.get(key)
+    return 0 if booking is None or booking.ended is None else booking.ended
 
 
 def _as_node(node_id: str, state: node.State) -> calendar.Node:

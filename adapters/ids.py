@@ -1,11 +1,12 @@
 """New ids: ULIDs in lower-case Crockford base32, monotonic within the process (domain.md §1)."""
 
-import os
 import time
 from collections.abc import Callable
 from threading import Lock
 
 from ulid import base32
+
+from adapters.entropy import Entropy
 
 _RANDOM_BITS = 80
 
@@ -16,10 +17,10 @@ class Mint:
     def __init__(
         self,
         clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
-        entropy: Callable[[int], bytes] = os.urandom,
+        entropy: Callable[[int], bytes] | None = None,
     ) -> None:
         self._clock_ms = clock_ms
-        self._entropy = entropy
+        self._entropy = entropy or Entropy()
         self._last = 0
         self._guard = Lock()
 

@@ -23,6 +23,7 @@ from adapters.iam import access_file
 from adapters.iam.embedded import Embedded
 from adapters.ids import Mint
 from adapters.postgres import gauges, migrate, reader, retention, runner
+from adapters.postgres.budgets import Budgets
 from adapters.postgres.follower import Follower
 from adapters.postgres.leases import LOOK_S
 from adapters.postgres.pool import Pool, pool
@@ -74,6 +75,7 @@ class Plane:
             CelSelectors(),
             self.mint,
             lambda: f"bcjt_{secrets.token_urlsafe(32)}",
+            Budgets(commands),
         )
         self.gateway = Gateway(self.store, audience=AUDIENCE, new_id=self.mint)
         consumers = (self.calendars.consume, self.runner.apply, self._tell_gateway)

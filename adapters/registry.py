@@ -3,7 +3,10 @@
 from typing import Final
 
 from commands import (
+    budgets,
+    confirming,
     evicting,
+    extensions,
     identity,
     join_tokens,
     joining,
@@ -21,7 +24,9 @@ from commands import (
     sites,
 )
 from domain import operation
-from queries import audit, bookings, capacity, devices, events, node_history
+from queries import audit, bookings, capacity, devices, events, node_history, preview, usage
+from queries import budgets as budget_queries
+from queries import extensions as extension_queries
 from queries import join_tokens as join_token_queries
 from queries import leases as lease_queries
 from queries import node_commands as node_command_queries
@@ -43,6 +48,8 @@ OPERATIONS: Final = operation.table(
     project_queries.OPERATIONS,
     quotas.OPERATIONS,
     quota_queries.OPERATIONS,
+    budgets.OPERATIONS,
+    budget_queries.OPERATIONS,
     join_tokens.OPERATIONS,
     join_token_queries.OPERATIONS,
     joining.OPERATIONS,
@@ -59,7 +66,12 @@ OPERATIONS: Final = operation.table(
     capacity.OPERATIONS,
     reservations.OPERATIONS,
     reservation_queries.OPERATIONS,
+    confirming.OPERATIONS,
+    extensions.OPERATIONS,
+    extension_queries.OPERATIONS,
+    preview.OPERATIONS,
     bookings.OPERATIONS,
+    usage.OPERATIONS,
     leases.OPERATIONS,
     lease_queries.OPERATIONS,
     audit.OPERATIONS,

@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from typing import Final, LiteralString
 
@@ -14,7 +15,7 @@ from adapters.controller import Controller
 from adapters.postgres.leases import TTL_S
 from adapters.postgres.pool import Pool
 from commands.controllers import presence, replacing, scheduler, timekeeper
-from commands.ports import Ports, Race
+from commands.ports import Ports
 from domain import errors
 from domain.event import Fence
 
@@ -100,7 +101,8 @@ class Worker:
     def _schedule(self, fence: Fence) -> None:
         """A pool's queue is walked when something may have made room, and about once a second besides.
 
-        A long queue is walked page by page: claims that fit nowhere must not hide those behind them for ever.
+        A long queue is walked page by page, each behind the first: claims that fit nowhere must not hide those behind
+        them for ever, and whoever is behind is placed around what those ahead were promised.
         """
         with self._pool.connection() as connection:
             lengths = connection.execute(_QUEUED, prepare=True).fetchall()
@@ -109,7 +111,7 @@ class Worker:
             changes = self._calendars.changes(pool_id)
             place = self._places.get(pool_id, 0)
             if idle_look or place or self._looked.get(pool_id) != changes:
-                self._walk(pool_id, self._page(pool_id, place), fence)
+                self._walk(pool_id, place, fence, seek=idle_look)
                 self._places[pool_id] = place + AT_ONCE if place + AT_ONCE < length else 0
                 self._looked[pool_id] = changes
 
@@ -118,20 +120,22 @@ class Worker:
             params = (pool_id, self._resting.ids(), place, AT_ONCE)
             return [row[0] for row in connection.execute(_QUEUE, params, prepare=True).fetchall()]
 
-    def _walk(self, pool_id: str, queue: list[str], fence: Fence) -> None:
-        """A whole queue in one view of its pool; when one in it makes trouble, each alone."""
+    def _walk(self, pool_id: str, place: int, fence: Fence, *, seek: bool) -> None:
+        """A whole page in one view of its pool; who makes trouble rests, and the others go on."""
+        head = self._page(pool_id, 0)
+        page = self._page(pool_id, place) if place else []
+        queue = list(dict.fromkeys([*head, *page]))
+        skipped = scheduler.Skipped(len(head), max(0, place - len(head)))
         try:
-            scheduler.walk(self._ports, pool_id, queue, fence)
-        except Race:
-            log.info("%s: others came between; the next look tries again", pool_id)
-        except errors.Locked:
-            log.warning("the queue of %s meets a lock that is held; the next look tries again", pool_id)
+            with closing(scheduler.walk(self._ports, pool_id, queue, fence, seek=seek, skipped=skipped)) as steps:
+                for id, step in steps:
+                    self._controller.one(step, id)
         except (errors.Fenced, errors.Unavailable, psycopg.OperationalError):
             raise
         except Exception as fault:
-            log.warning("the queue of %s is walked one by one: %r", pool_id, fault)
-            for reservation_id in queue:
-                self._controller.one(partial(scheduler.step, self._ports, reservation_id, fence), reservation_id)
+            log.warning("the queue of %s cannot be walked, each in it is looked at alone: %r", pool_id, fault)
+            for id in queue:
+                self._controller.one(partial(self._ports.store.load, id), id)
 
     def _due(self) -> tuple[int, list[str]]:
         """The database's clock in epoch ms, and what is due by it."""

@@ -7,12 +7,13 @@ from threading import Lock
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
-from commands.ports import Store
+from commands.ports import Ahead, Outlook, Store
 from domain import admission, catalog, errors, ids
 from domain.access import Authorizer, Resource, Session
 from domain.event import Append, Change, Meta
-from domain.operation import Operation, Request
+from domain.operation import Call, Operation, Request
 
 PREFIX: Final = catalog.ID_PREFIXES
 NAMED: Final = {f"{name.removeprefix(catalog.PREFIX).replace('-', '_')}_id": prefix for name, prefix in PREFIX.items()}
@@ -71,14 +72,26 @@ class Gatekeeper:
         self._guard = Lock()
         self._counting = Lock()
 
-    def streams(self, operation: Operation, request: Request, session: Session | None) -> list[str]:
-        """The streams of what an operation is decided on: loaded before the decision, they show what came between."""
-        _check_ids(request)
-        if session is None or operation.decided_inside:
-            return []
-        named = (template.partition("/") for template in operation.on)
-        filled = [(type_, *_fill(name, request, session)) for type_, _, name in named if type_ in PREFIX]
-        return [ids.parse(PREFIX[type_], id_, field) for type_, id_, field in filled]
+    def foresee(self, operation: Operation, request: Request, call: Call, key: str | None) -> Ahead:
+        """What performing it asks in any case: what it declares, or else what it is decided on.
+
+        Of a request that will be refused for an id in it, that is the key alone.
+        """
+        if call.session is None:
+            return Ahead()
+        tenant_id = call.session.tenant_id
+        try:
+            check_ids(request)
+            if operation.ahead is not None:
+                declared: Ahead = operation.ahead(request, call)
+                return replace(declared, tenant_id=tenant_id, key=key)
+            if operation.decided_inside:
+                return Ahead(tenant_id, key)
+            filled = [_filled(template, request, call.session) for template in operation.on]
+            streams = tuple(ids.parse(PREFIX[type_], id_, field) for type_, id_, field in filled if type_ in PREFIX)
+            return Ahead(tenant_id, key, streams, tuple((type_, id_) for type_, id_, _ in filled))
+        except errors.Invalid:
+            return Ahead(tenant_id, key)
 
     def admit(
         self,
@@ -87,31 +100,40 @@ class Gatekeeper:
         session: Session,
         request_id: str,
         decided: Sequence[Decision] = (),
+        seen: Outlook | None = None,
     ) -> list[Decision]:
-        """Decide an operation on every resource that its declaration names.
+        """Decide an operation on every resource that its declaration names, as `seen` if it was looked at already.
 
         A decision made before stands while the attributes it was made on are unchanged (domain.md §9).
         """
-        _check_ids(request)
+        check_ids(request)
         if operation.decided_inside:
             return list(decided)
         decisions: list[Decision] = []
         for template in operation.on:
-            type_, _, name = template.partition("/")
-            if name == "{acting}" and getattr(request, "scope", "tenant") == "fleet":
-                type_, id_, field = "compute-fleet", "global", "scope"
-            else:
-                id_, field = _fill(name, request, session)
-            resource = self.resolve(session, operation.action, type_, id_, field, request_id)
+            type_, id_, field = _filled(template, request, session)
+            resource = self.resolve(session, operation.action, type_, id_, field, request_id, seen)
             known = next((one for one in decided if one.resource == resource), None)
             decisions.append(known or self.decide(session, operation.action, resource, request_id))
         return decisions
 
-    def resolve(self, session: Session, action: str, type_: str, id_: str, field: str, request_id: str) -> Resource:
+    def resolve(
+        self,
+        session: Session,
+        action: str,
+        type_: str,
+        id_: str,
+        field: str,
+        request_id: str,
+        seen: Outlook | None = None,
+    ) -> Resource:
         """The resource as the caller's tenant sees it; missing and foreign are one answer (domain.md §10)."""
         if type_ in PREFIX:
             ids.parse(PREFIX[type_], id_, field)
-        resource = self._store.resolve(session.tenant_id, type_, id_)
+        if seen is not None and (type_, id_) in seen.resources:
+            resource = seen.resources[type_, id_]
+        else:
+            resource = self._store.resolve(session.tenant_id, type_, id_)
         if resource is None:
             missing = self.unseen(session, action, type_, id_, field, request_id)
             if type_ == "compute-fleet":
@@ -173,10 +195,18 @@ def _actor(tenant_id: str, identity_id: str) -> str:
     return f"identity:{tenant_id}/{identity_id}"
 
 
-def _check_ids(request: Request) -> None:
+def check_ids(request: Request) -> None:
     for name, spelling in zip(request.__struct_fields__, request.__struct_encode_fields__, strict=True):
         if name in NAMED and isinstance(value := getattr(request, name), str):
             ids.parse(NAMED[name], value, spelling)
+
+
+def _filled(template: str, request: Request, session: Session) -> tuple[str, str, str]:
+    """Type and id of a resource that a declaration names, and the request's field that it came from."""
+    type_, _, name = template.partition("/")
+    if name == "{acting}" and getattr(request, "scope", "tenant") == "fleet":
+        return "compute-fleet", "global", "scope"
+    return (type_, *_fill(name, request, session))
 
 
 def _fill(name: str, request: Request, session: Session) -> tuple[str, str]:

@@ -5,8 +5,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from commands.ports import Ports
-from domain import node, placement, reservation
+from commands.ports import Ports, Store
+from domain import calendar, node, placement, pool, queueing, reservation
 from domain.claim import Claim
 
 EARLIEST_WITHIN_MS: Final = 366 * 86_400_000
@@ -32,8 +32,12 @@ class Wanted(Struct, frozen=True):
 
 def choose(ports: Ports, pool_id: str, wanted: Wanted) -> tuple[reservation.Allocation, ...] | None:
     """Where the claim lands as far as this process has read; None when nowhere."""
-    (found,) = choose_each(ports, pool_id, [wanted])
-    return None if found is None else allocate(ports, found)
+    with ports.calendars.locked(pool_id) as calendar:
+        placed = placement.place(calendar, wanted.claim, wanted.window, wanted.reservation_id, ports.selectors)
+        if isinstance(placed, placement.Refusal):
+            return None
+        places = _hold(ports, calendar, placed, wanted.window)
+    return allocate(ports, places)
 
 
 def choose_now(ports: Ports, pool_id: str, wanted: Wanted) -> tuple[reservation.Allocation, ...] | None:
@@ -45,34 +49,92 @@ def choose_now(ports: Ports, pool_id: str, wanted: Wanted) -> tuple[reservation.
     return found
 
 
-def choose_each(ports: Ports, pool_id: str, queue: Sequence[Wanted]) -> list[Places | None]:
-    """Where each claim lands, one after the other, in one and the same view of the pool: nobody overtakes by chance.
-
-    What is chosen stays held in the calendar until the log confirms it or `drop` gives it back, so that rivals in this
-    process choose something else instead of losing to each other in the database.
-    """
-    chosen: list[Places | None] = []
+def choose_in_order(
+    ports: Ports, pool_id: str, queue: Sequence[queueing.Waiter], now: int, *, seek: bool
+) -> list[tuple[queueing.Verdict, Places | None]]:
+    """Who of a queue is placed where, in one and the same view of the pool: nobody overtakes by chance."""
+    notice_ms = notice(ports.store, pool_id)
     with ports.calendars.locked(pool_id) as calendar:
-        for wanted in queue:
-            placed = placement.place(calendar, wanted.claim, wanted.window, wanted.reservation_id, ports.selectors)
-            if isinstance(placed, placement.Refusal):
-                chosen.append(None)
-                continue
-            places = tuple(Chosen(ports.new_id("alloc"), member) for member in placed.members)
-            for one in places:
-                member = one.member
-                calendar.book(one.allocation_id, member.node_id, member.atoms, member.scalars, *wanted.window)
-            ports.calendars.hold(pool_id, [one.allocation_id for one in places])
-            chosen.append(places)
-    return chosen
+        verdicts = queueing.plan(calendar, queue, now, ports.selectors, seek=seek, notice_ms=notice_ms)
+        return [
+            (verdict, None if verdict.placed is None else _hold(ports, calendar, verdict.placed, verdict.window))
+            for verdict in verdicts
+        ]
+
+
+def notice(store: Store, pool_id: str) -> int:
+    """What spot that is preempted has left, in ms."""
+    of: pool.State = store.load(pool_id).state
+    return of.policy.spot_notice_seconds * 1000
+
+
+def choose_behind(
+    ports: Ports, pool_id: str, ahead: Sequence[queueing.Waiter], own: queueing.Waiter, now: int
+) -> tuple[queueing.Verdict, Places | None]:
+    """Where a claim lands that delays none of those ahead of it; nothing is held for them."""
+    notice_ms = notice(ports.store, pool_id)
+    with ports.calendars.locked(pool_id) as calendar:
+        queue = [*ahead, own]
+        verdict = queueing.plan(calendar, queue, now, ports.selectors, seek=False, notice_ms=notice_ms)[-1]
+        return verdict, None if verdict.placed is None else _hold(ports, calendar, verdict.placed, verdict.window)
+
+
+def waits(state: reservation.State, now: int) -> bool:
+    """Whether it may still be placed out of the queue."""
+    return state.status == "pending" and (state.give_up_at is None or state.give_up_at > now)
+
+
+def span(state: reservation.State, now: int) -> tuple[int, int] | None:
+    """The window to place in: a start that comes late keeps its end; None when nothing of it is left.
+
+    A claim that had a place before keeps the window of then.
+    """
+    assert state.draft is not None
+    duration_ms = state.draft.duration_seconds * 1000
+    if state.starts_at is None:
+        return now, now + duration_ms
+    until = state.ends_at or state.starts_at + duration_ms
+    start = max(now, state.starts_at)
+    return (start, until) if start < until else None
+
+
+def waiter(id: str, state: reservation.State, window: tuple[int, int]) -> queueing.Waiter:
+    """A waiting claim as its queue sees it, with what it was promised."""
+    assert state.draft is not None
+    wanted, told = state.draft.claim, state.waits
+    guard = None
+    if told is not None and told.earliest_start is not None and told.place:
+        scalars: dict[str, int] = {name: amount for name, amount in wanted.scalars.items() if amount}
+        members = tuple(placement.Member(seat.node_id, seat.atoms, scalars, seat.layout) for seat in told.place)
+        guard = queueing.Guard(told.earliest_start, told.earliest_start + window[1] - window[0], members)
+    movable, spot = state.starts_at is None, state.draft.spot
+    return queueing.Waiter(id, wanted, window, movable, told is not None, guard, spot)
+
+
+def seats(guard: queueing.Guard | None) -> tuple[reservation.Seat, ...]:
+    members = guard.members if guard is not None else ()
+    return tuple(reservation.Seat(member.node_id, member.atoms, member.layout) for member in members)
+
+
+def _hold(ports: Ports, calendar: calendar.Calendar, placed: placement.Placement, window: tuple[int, int]) -> Places:
+    """What is chosen stays held in the calendar until the log confirms it or `drop` gives it back.
+
+    So rivals in this process choose something else instead of losing to each other in the database.
+    """
+    places = tuple(Chosen(ports.new_id("alloc"), member) for member in placed.members)
+    for one in places:
+        member = one.member
+        calendar.book(one.allocation_id, member.node_id, member.atoms, member.scalars, *window)
+    ports.calendars.hold(calendar.pool_id, [one.allocation_id for one in places])
+    return places
 
 
 def allocate(ports: Ports, places: Places) -> tuple[reservation.Allocation, ...]:
-    return tuple(_allocate(ports, one.allocation_id, one.member) for one in places)
+    nodes = ports.store.load_all([one.member.node_id for one in places])
+    return tuple(_allocate(of.state, one.allocation_id, one.member) for of, one in zip(nodes, places, strict=True))
 
 
-def _allocate(ports: Ports, allocation_id: str, member: placement.Member) -> reservation.Allocation:
-    on_node: node.State = ports.store.load(member.node_id).state
+def _allocate(on_node: node.State, allocation_id: str, member: placement.Member) -> reservation.Allocation:
     names = {d.id: d.cdi for d in on_node.devices}
     return reservation.Allocation(
         id=allocation_id,

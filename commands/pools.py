@@ -33,8 +33,6 @@ SHORTEST_LOST_AFTER: Final = 10
 
 _PLAIN: Final = pool.Policy()
 _NOT_BUILT: Final = {
-    "admission.budgetCheck": attrgetter("admission.budget_check"),
-    "spotNoticeSeconds": attrgetter("spot_notice_seconds"),
     "hardwareProfile": attrgetter("hardware_profile"),
     "tenantRoot": attrgetter("tenant_root"),
 }
@@ -90,6 +88,8 @@ def check_policy(policy: pool.Policy, sharing: pool.Sharing, gpu_model: str, mem
     for name, of in _NOT_BUILT.items():
         if of(policy) != of(_PLAIN):
             raise errors.Invalid(f"policy.{name}", "is not built yet: leave it out")
+    if policy.admission.budget_check == "confirm":
+        raise errors.Invalid("policy.admission.budgetCheck", "confirm is not built yet: use off or enforce")
     checks = get_args(node_command.Check)
     for index, name in enumerate(policy.acceptance):
         if name not in checks:

@@ -1,11 +1,12 @@
 """What commands need of the world; adapters provide it (architecture.md §1)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from msgspec import Struct
 
+from domain import budget
 from domain.access import Authorizer, Resource
 from domain.admission import Replay
 from domain.calendar import Calendar
@@ -42,11 +43,47 @@ class Offer(Struct, frozen=True):
     priority: int
 
 
+class Queue(Struct, frozen=True):
+    """Who waits for a pool ahead of a place in its queue, in order, and the queue's version."""
+
+    version: int
+    ahead: tuple[str, ...]
+
+
+class Following(Struct, frozen=True):
+    """Who has a device next, and since when (epoch ms); without a reservation it is planned maintenance."""
+
+    reservation_id: str | None
+    since: int
+
+
+class Ahead(Struct, frozen=True):
+    """What a command is sure to ask: an Idempotency-Key, streams, and how things (type, id) look to a tenant."""
+
+    tenant_id: str = ""
+    key: str | None = None
+    streams: tuple[str, ...] = ()
+    things: tuple[tuple[str, str], ...] = ()
+
+
+class Outlook(Struct, frozen=True):
+    """The answers, and the database's clock in epoch ms behind them; of each pool among the things its offer too."""
+
+    now: int
+    replay: Replay | None
+    loaded: Mapping[str, Loaded]
+    resources: Mapping[tuple[str, str], Resource | None]
+    offers: Mapping[str, Offer | None]
+
+
 class Store(Protocol):
     """The log and the inline rows, as commands see them."""
 
     def now(self) -> int:
         """The database's clock in epoch ms: wall-clock deadlines use no other (domain.md §5)."""
+
+    def look(self, ahead: Ahead) -> Outlook:
+        """Ask it all at once. The streams come first: what is decided on things as they are shows what came between."""
 
     def load(self, stream: str, until: int | None = None) -> Loaded:
         """The state after the stream's last event, or after version `until`."""
@@ -68,9 +105,6 @@ class Store(Protocol):
 
     def holder(self, kind: str, scope: str, key: str) -> str | None:
         """Who holds a unique key, as the live offering of a pool to a tenant."""
-
-    def replay(self, key: str) -> Replay | None:
-        """What an Idempotency-Key answered before."""
 
     def holders(self, identifiers: Sequence[str]) -> dict[str, tuple[str, ...]]:
         """The live nodes that hold each of these hardware identifiers; one that nobody holds is left out."""
@@ -99,8 +133,14 @@ class Store(Protocol):
     def blockers(self, reservation_id: str) -> list[str]:
         """Earlier reservations that still hold, not torn down, an atom that this one has booked next."""
 
+    def following(self, reservation_id: str, since: int, until: int) -> list[Following]:
+        """Who has any of this reservation's devices in `[since, until)`, soonest first; of many the first twenty."""
+
     def waiting(self, pool_id: str) -> bool:
         """Whether anybody waits in the pool's queue."""
+
+    def queue(self, pool_id: str, place: tuple[bool, int, int], limit: int) -> Queue:
+        """The first `limit` of those who are ahead of a place, which is a claim's spot, priority and since."""
 
     def tenants(self) -> list[str]:
         """Every tenant that the log knows and that is not deleted."""
@@ -128,6 +168,13 @@ class Calendars(Protocol):
         """Choices that came to nothing; those that the log has confirmed stay."""
 
 
+class Budgets(Protocol):
+    """Who keeps the budgets: the tables here, or a billing system outside."""
+
+    def accounts(self, scopes: Sequence[str]) -> list[budget.Account]:
+        """How the budgets of these scopes stand, in their order; a scope without one is left out."""
+
+
 class Ports(Struct, frozen=True):
     """Everything a command may touch, made once by the composition root."""
 
@@ -137,3 +184,4 @@ class Ports(Struct, frozen=True):
     selectors: Selectors
     new_id: Callable[[str], str]
     new_secret: Callable[[], str]
+    budgets: Budgets

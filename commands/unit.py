@@ -1,14 +1,13 @@
 """One command's unit of work: load, decide, one append, answer (architecture.md §4)."""
 
 import hashlib
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
 
-from commands.gatekeeper import Decision, Gatekeeper, actor, caller
-from commands.ports import Loaded, NodeClosed, Ports, QueueAhead, Race
+from commands.gatekeeper import Decision, Gatekeeper, actor, caller, check_ids
+from commands.ports import Loaded, NodeClosed, Offer, Outlook, Ports, QueueAhead, Race
 from domain import admission, errors, ids, registry
 from domain.access import Resource, Session
 from domain.event import Append, Change, Event, Meta
@@ -31,7 +30,8 @@ class Outcome(msgspec.Struct, frozen=True):
 
     `refusal` is the answer when what was recorded is itself a no; `reveal` adds to the answer what is never stored;
     `meta` says who acted where there is no session; `admitted` is false for what IAM refused. `contested` are atoms
-    that a rival may win, `instead` records a quota's refusal that only the append can find.
+    that a rival may win, `instead` records a refusal that only the append can find: a quota's, a budget's, and where
+    nothing else can be chosen instead of what is contested, that of a device that is booked.
     """
 
     changes: tuple[Change, ...]
@@ -40,7 +40,7 @@ class Outcome(msgspec.Struct, frozen=True):
     meta: Meta | None = None
     admitted: bool = True
     contested: Contested | None = None
-    instead: Callable[[errors.QuotaExceeded], "Outcome"] | None = None
+    instead: Callable[[errors.Conflict], "Outcome"] | None = None
 
     @property
     def stream(self) -> str:
@@ -62,7 +62,7 @@ class Unit:
         gatekeeper: Gatekeeper,
         decisions: list[Decision],
         races: list[Exception],
-        seen: Mapping[str, Loaded] = MappingProxyType({}),
+        seen: Outlook,
     ) -> None:
         self.operation = operation
         self.call = call
@@ -71,7 +71,7 @@ class Unit:
         self.decisions = decisions
         self.races = races
         self._seen = seen
-        self.now = ports.store.now()
+        self.now = seen.now
         self.admission_id = ports.new_id("adm")
 
     @property
@@ -89,7 +89,7 @@ class Unit:
         """A stream as it was before the decision on it: what came between makes the append a race."""
         if until is not None:
             return self.ports.store.load(stream, until)
-        return self._seen.get(stream) or self.ports.store.load(stream)
+        return self._seen.loaded.get(stream) or self.ports.store.load(stream)
 
     def existing(self, stream: str, field: str = "id") -> Loaded:
         """A stream that must be there; the caller has made sure that it resolves for whoever asks."""
@@ -103,7 +103,14 @@ class Unit:
 
     def resolve(self, type_: str, id_: str, field: str) -> Resource:
         """A thing the request names besides what it is decided on; it must exist in the caller's view."""
-        return self.gatekeeper.resolve(self.session, self.operation.action, type_, id_, field, self.call.request_id)
+        asked = (self.session, self.operation.action, type_, id_, field, self.call.request_id)
+        return self.gatekeeper.resolve(*asked, self._seen)
+
+    def offer(self, pool_id: str) -> Offer | None:
+        """The offering under which the caller's tenant sees a pool."""
+        if pool_id in self._seen.offers:
+            return self._seen.offers[pool_id]
+        return self.ports.store.offer(self.session.tenant_id, pool_id)
 
     def unseen(self, type_: str, id_: str, field: str = "id") -> errors.NotFound:
         """The refusal of a thing that does not exist in the caller's view; it is recorded."""
@@ -116,14 +123,17 @@ class Unit:
             self.gatekeeper.refused(session, action, name, "NotOwner", self.call.request_id, "")
             raise errors.AccessDenied(f"{action} on {name} is its owner's alone")
 
-    def decide(self, resource: Resource) -> None:
-        """Decide on a draft, once for each state of its attributes (domain.md §9: one command, one decision)."""
-        if any(decision.resource == resource for decision in self.decisions):
+    def decide(self, resource: Resource, action: str | None = None) -> None:
+        """Decide on a draft, once for each state of its attributes (domain.md §9: one command, one decision).
+
+        The action is the operation's own where none is named.
+        """
+        action = action or self.operation.action
+        of = [one for one in self.decisions if (one.resource.id, one.decided.action) == (resource.id, action)]
+        if any(one.resource == resource for one in of):
             return
-        self.decisions[:] = [one for one in self.decisions if one.resource.id != resource.id]
-        self.decisions.append(
-            self.gatekeeper.decide(self.session, self.operation.action, resource, self.call.request_id)
-        )
+        self.decisions[:] = [one for one in self.decisions if one not in of]
+        self.decisions.append(self.gatekeeper.decide(self.session, action, resource, self.call.request_id))
 
 
 def perform(operation: Operation, request: Request, call: Call, ports: Ports, gatekeeper: Gatekeeper) -> Answer:
@@ -133,11 +143,13 @@ def perform(operation: Operation, request: Request, call: Call, ports: Ports, ga
     races: list[Exception] = []
     decisions: list[Decision] = []
     while len(races) < ATTEMPTS:
-        if key is not None and (answer := _replayed(operation, ports, key, body)) is not None:
-            return answer
-        seen = {stream: ports.store.load(stream) for stream in gatekeeper.streams(operation, request, call.session)}
-        if call.session is not None:
-            decisions = gatekeeper.admit(operation, request, call.session, call.request_id, decisions)
+        seen = ports.store.look(gatekeeper.foresee(operation, request, call, key))
+        if seen.replay is not None:
+            return _replayed(operation, ports, seen.replay, body)
+        if call.session is None:
+            check_ids(request)
+        else:
+            decisions = gatekeeper.admit(operation, request, call.session, call.request_id, decisions, seen)
         unit = Unit(operation, call, ports, gatekeeper, decisions, races, seen)
         lost: Contested | None = None
         try:
@@ -160,8 +172,9 @@ def _attempt(operation: Operation, unit: Unit, outcome: Outcome, keyed: tuple[st
         answer = _record(operation, unit, outcome, keyed)
         recorded = True
         return answer
-    except errors.QuotaExceeded as refusal:
-        if outcome.instead is None:
+    except (errors.QuotaExceeded, errors.BudgetExceeded, errors.DoubleBooked) as refusal:
+        chosen = isinstance(refusal, errors.DoubleBooked) and outcome.contested is not None
+        if outcome.instead is None or chosen:
             raise
         return _record(operation, unit, outcome.instead(refusal), keyed)
     finally:
@@ -227,11 +240,8 @@ def _key(operation: Operation, call: Call) -> str | None:
     return ids.derive(operation.name, call.session.tenant_id, call.session.identity_id, key)
 
 
-def _replayed(operation: Operation, ports: Ports, key: str, body: str) -> Answer | None:
+def _replayed(operation: Operation, ports: Ports, kept: admission.Replay, body: str) -> Answer:
     """The first answer again: same status, body as of the version that it showed."""
-    kept = ports.store.replay(key)
-    if kept is None:
-        return None
     if kept.body != body:
         raise errors.KeyReused("this Idempotency-Key was used with another body; take a new key")
     loaded = ports.store.load(kept.stream, kept.version)

@@ -57,8 +57,19 @@ class Node(Struct, frozen=True):
     gpus: int = 0
 
 
+class Spot(Struct, frozen=True):
+    """Whose a booking is that may be preempted: the reservation, its priority, since when (epoch ms) it is claimed."""
+
+    reservation_id: str
+    priority: int
+    since: int
+
+
 class Booking(Struct, frozen=True):
-    """Atoms and scalars of one node held over `[start, until)`; `key` is the allocation's id, or a mark's."""
+    """Atoms and scalars of one node held over `[start, until)`; `key` is the allocation's id, or a mark's.
+
+    `ended` says when it ended (epoch ms), of one that only holds on until it is torn down.
+    """
 
     key: str
     node_id: str
@@ -66,6 +77,8 @@ class Booking(Struct, frozen=True):
     scalars: Mapping[str, int]
     start: int
     until: int
+    ended: int | None = None
+    spot: Spot | None = None
 
 
 class Timeline:
@@ -195,6 +208,10 @@ class Calendar:
         self.gap_ms = gap_ms
         self.entries: dict[str, Entry] = {}
         self.bookings: dict[str, Booking] = {}
+        self.ended: dict[str, None] = {}
+        """Keys of bookings that ended and are not torn down."""
+        self.spots: dict[str, dict[str, None]] = {}
+        """Keys of the bookings of each reservation that may be preempted."""
         self._clock = ALWAYS
         self._by_node: dict[str, set[str]] = {}
         self._ends: list[tuple[int, str]] = []
@@ -229,11 +246,13 @@ class Calendar:
         scalars: Mapping[str, int],
         start: int,
         until: int | None,
+        ended: int | None = None,
+        spot: Spot | None = None,
     ) -> None:
         """Hold atoms over `[start, until)`, nothing if that is empty; the same allocation again replaces."""
         self.unbook(allocation_id)
         end = FOREVER if until is None else until
-        self._add(Booking(allocation_id, node_id, tuple(atoms), dict(scalars), start, end))
+        self.restore(Booking(allocation_id, node_id, tuple(atoms), dict(scalars), start, end, ended, spot))
 
     def rebound(self, allocation_id: str, until: int | None) -> None:
         """Move a booking's end, before its start meaning that it never began; unknown ones are left alone.
@@ -242,11 +261,12 @@ class Calendar:
         """
         if (booking := self.bookings.get(allocation_id)) is not None:
             self.unbook(allocation_id)
-            self._add(replace(booking, until=FOREVER if until is None else until))
+            self.restore(replace(booking, until=FOREVER if until is None else until))
 
     def unbook(self, allocation_id: str) -> None:
         if (booking := self.bookings.pop(allocation_id, None)) is None:
             return
+        self._list(booking, False)
         neighbours = self._by_node[booking.node_id]
         neighbours.discard(allocation_id)
         if not neighbours:
@@ -333,10 +353,12 @@ class Calendar:
                 insort(moved.setdefault(entry.free_counts(instant)[class_], []), (entry.place, entry.node.id))
         return moved, changed
 
-    def _add(self, booking: Booking) -> None:
+    def restore(self, booking: Booking) -> None:
+        """Hold what a booking says, as `book` does; its key is free."""
         if booking.start >= booking.until:
             return
         self.bookings[booking.key] = booking
+        self._list(booking, True)
         self._by_node.setdefault(booking.node_id, set()).add(booking.key)
         if booking.until < FOREVER:
             heappush(self._ends, (booking.until, booking.key))
@@ -346,6 +368,20 @@ class Calendar:
         if (entry := self.entries.get(booking.node_id)) is not None:
             self._occupy(entry, booking)
             self._file(entry)
+
+    def _list(self, booking: Booking, holds: bool) -> None:
+        """Keep the two lists of bookings that a queue may reckon with otherwise than with others."""
+        if booking.ended is not None:
+            self.ended.pop(booking.key, None)
+            if holds:
+                self.ended[booking.key] = None
+        if booking.spot is not None:
+            keys = self.spots.setdefault(booking.spot.reservation_id, {})
+            keys.pop(booking.key, None)
+            if holds:
+                keys[booking.key] = None
+            elif not keys:
+                del self.spots[booking.spot.reservation_id]
 
     def _occupy(self, entry: Entry, booking: Booking) -> None:
         mask = entry.held[booking.key] = entry.mask(booking.atoms)

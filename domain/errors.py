@@ -11,6 +11,7 @@ Refusal
 │   ├── IllegalTransition  ILLEGAL_TRANSITION    the present state does not take this verb; `allowed` are those it takes
 │   ├── DoubleBooked       DOUBLE_BOOKED         no room now, and the claim does not wait
 │   ├── QuotaExceeded      QUOTA_EXCEEDED        `kind`, `resource`, its `limit`, and the `peak` with the claim
+│   ├── BudgetExceeded     BUDGET_EXCEEDED       `kind`; `budgetGpuMs`, and of it what was needed and what is left
 │   └── Fenced             FENCED                a newer epoch owns this
 ├── HistoryPruned        HISTORY_PRUNED          asOf lies before the history that is kept, which begins at `keptFrom`
 ├── StaleVersion         STALE_VERSION           If-Match names another version
@@ -122,6 +123,19 @@ class QuotaExceeded(Conflict):
         super().__init__(
             f"the {kind}'s quota of {resource} is {limit}; with this claim its use would peak at {peak}",
             extra={"kind": kind, "resource": resource, "limit": limit, "peak": peak},
+        )
+
+
+class BudgetExceeded(Conflict):
+    """All in GPU-milliseconds; `kind`: tenant or project. What is left is less than nothing after a cut."""
+
+    code = "BUDGET_EXCEEDED"
+
+    def __init__(self, kind: str, budget: int, needed: int, left: int) -> None:
+        hours = {name: f"{ms / 3_600_000:.2f}" for name, ms in (("all", budget), ("needs", needed), ("left", left))}
+        super().__init__(
+            f"the {kind}'s budget is {hours['all']} GPU-hours, {hours['left']} are left; this needs {hours['needs']}",
+            extra={"kind": kind, "budgetGpuMs": budget, "neededGpuMs": needed, "leftGpuMs": left},
         )
 
 

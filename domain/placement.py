@@ -128,19 +128,21 @@ def earliest_start(
     not_after: int | None,
     selectors: selector.Selectors,
     exclude_nodes: Set[str] = NONE,
+    ends_at: int = calendar.FOREVER,
 ) -> int | None:
     """The first instant from `not_before` to `not_after`, itself included, at which the claim fits.
 
-    It needs the devices for `duration_ms`, None meaning for ever. A node that did not fit can only begin to
-    where one of its bookings ends, so those instants are walked in order, each looking at its own node alone.
+    It needs the devices for `duration_ms`, None meaning for ever, and not beyond `ends_at`. A node that did not fit
+    can only begin to where one of its bookings ends, so those instants are walked in order, each looking at its own
+    node alone.
     """
     ask = _prepare(claim, selectors)
-    hopes = Hopes(calendar, ask, duration_ms, exclude_nodes)
+    hopes = Hopes(calendar, ask, duration_ms, exclude_nodes, ends_at)
     for entry in calendar.tightest(ask.leading, ask.need, not_before, ""):
         if hopes.fits(entry, not_before) and hopes.suffice(entry, not_before):
             return not_before
     for instant, entry in _changes(calendar, not_before):
-        if not_after is not None and instant > not_after:
+        if instant >= ends_at or (not_after is not None and instant > not_after):
             return None
         if hopes.fits(entry, instant) and hopes.suffice(entry, instant):
             return instant
@@ -196,18 +198,21 @@ class Team:
 class Hopes:
     """Nodes that fit at the instant reached, each known to until its next booking comes into the window."""
 
-    def __init__(self, pool: calendar.Calendar, ask: Ask, duration_ms: int | None, exclude_nodes: Set[str]) -> None:
+    def __init__(
+        self, pool: calendar.Calendar, ask: Ask, duration_ms: int | None, exclude_nodes: Set[str], ends_at: int
+    ) -> None:
         self._pool = pool
         self._ask = ask
         self._duration = calendar.FOREVER if duration_ms is None else duration_ms
         self._exclude = exclude_nodes
+        self._ends_at = ends_at
         self._valid: dict[str, int] = {}
         self._values: Counter[str] = Counter()
 
     def fits(self, entry: calendar.Entry, start: int) -> bool:
         """Look at the node again; whether it fits from `start` on."""
         self._drop(entry)
-        until = min(start + self._duration, calendar.FOREVER)
+        until = min(start + self._duration, self._ends_at)
         if isinstance(_fit(self._pool, self._ask, entry, start, until, self._exclude), str):
             return False
         self._values[_value(self._ask, entry)] += 1
@@ -218,7 +223,7 @@ class Hopes:
         """Whether the newly fitting node makes a gang whole, without those that lapsed in the meantime."""
         if not self._enough(entry):
             return False
-        reach = min(start + self._duration + self._pool.gap_ms, calendar.FOREVER)
+        reach = min(min(start + self._duration, self._ends_at) + self._pool.gap_ms, calendar.FOREVER)
         for node_id in [node_id for node_id, valid in self._valid.items() if valid < reach]:
             self.fits(self._pool.entries[node_id], start)
         return self._enough(entry)

@@ -39,7 +39,7 @@ class Admission(Struct, frozen=True, rename="camel", forbid_unknown_fields=True)
 class Policy(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """How a pool treats its nodes and claims; durations in whole seconds (domain.md §2).
 
-    Nothing acts yet on `admission.budgetCheck`, `spotNoticeSeconds`, `hardwareProfile` and `tenantRoot`: what is not
+    Nothing acts yet on `hardwareProfile` and `tenantRoot`: what is not
     their default is refused.
     """
 

@@ -8,7 +8,9 @@ from msgspec import Struct
 
 from domain import (
     admission,
+    budget,
     clock,
+    extension,
     join_token,
     node,
     node_command,
@@ -61,6 +63,10 @@ def _claimant(state: reservation.State) -> tuple[str, ...]:
     return (state.draft.tenant_id,) if state.draft else ()
 
 
+def _requester(state: extension.State) -> tuple[str, ...]:
+    return (state.draft.tenant_id,) if state.draft else ()
+
+
 def _nobody(state: clock.State | tenant.State) -> tuple[str, ...]:
     """The tenant tree, access files and controllers' clocks are the platform's to read, with scope=fleet."""
     return ()
@@ -69,7 +75,9 @@ def _nobody(state: clock.State | tenant.State) -> tuple[str, ...]:
 KINDS: Final[dict[str, Kind]] = {
     "adm": Kind("admission", admission.State(), admission.evolve, get_args(admission.Events), _caller),
     "clock": Kind("clock", clock.State(), clock.evolve, get_args(clock.Events), _nobody),
+    "budget": Kind("budget", budget.State(), budget.evolve, (budget.Set,), _tenant),
     "cmd": Kind("command", node_command.State(), node_command.evolve, get_args(node_command.Events), _owner),
+    "ext": Kind("extension", extension.State(), extension.evolve, get_args(extension.Events), _requester),
     "jt": Kind("join token", join_token.State(), join_token.evolve, get_args(join_token.Events), _tenant),
     "node": Kind("node", node.State(), node_fold.evolve, get_args(node.Events), _owner, snapshot_every=100),
     "poff": Kind("offering", offering.State(), offering.evolve, get_args(offering.Events), _both_sides),

@@ -93,10 +93,14 @@ class ConfirmationAwaited(Event, frozen=True, tag="reservation.confirmation_awai
     admission_id: str | None = None
 
 
-class Budgeted(Event, frozen=True, tag="reservation.budgeted.1"):
-    """GPU-milliseconds that it may spend of the budgets of `scopes`; `enforced` refuses it where they are not left."""
+class Budgeted(Event, frozen=True, tag="reservation.budgeted.2"):
+    """GPU-milliseconds that it may spend of the budgets of `scopes`; `enforced` refuses it where they are not left.
+
+    `gpus` is what it spends in each millisecond that it runs.
+    """
 
     scopes: tuple[str, ...]
+    gpus: int
     gpu_ms: int
     enforced: bool
 
@@ -121,20 +125,38 @@ class Queued(Event, frozen=True, tag="reservation.queued.1"):
     earliest_start: int | None = None
 
 
+class Seat(Struct, frozen=True, rename="camel"):
+    """What is kept on one node for a claim that waits."""
+
+    node_id: str
+    atoms: tuple[str, ...]
+    layout: int
+
+
 class Waits(Event, frozen=True, tag="reservation.waits.1"):
-    """Why it still waits, and when it could begin as things are (epoch ms)."""
+    """Why it still waits, and when it begins at the latest as things are (epoch ms).
+
+    `place` is kept for it over its window from then on: whoever is behind is placed around it.
+    """
 
     reason: str
     detail: str
+    pool_id: str
     at: int
     earliest_start: int | None = None
+    place: tuple[Seat, ...] = ()
 
 
 class Backfilled(Event, frozen=True, tag="reservation.backfilled.1"):
-    """It was placed although so many of its queue are ahead: it delays none of them."""
+    """It was placed although so many of its queue are ahead: it delays none of them.
 
+    `queue` is the version of the queue that this was decided on, where the queue's own controller did not decide it.
+    """
+
+    pool_id: str
     ahead: int
     at: int
+    queue: int | None = None
 
 
 class Placed(Event, frozen=True, tag="reservation.placed.1"):
@@ -191,7 +213,8 @@ class Stays(Event, frozen=True, tag="reservation.stays.1"):
 class Extended(Event, frozen=True, tag="reservation.extended.1"):
     """Its end moves, on the devices that it has; `claimed` is the whole claim as it is from here on.
 
-    An end before `former_ends_at` shortens. `gpu_ms` is the budget that the whole now takes.
+    An end before `former_ends_at` shortens. `gpu_ms` is the budget that the whole now takes, `allocations` are the
+    ids of those that move.
     """
 
     extension_id: str
@@ -201,6 +224,7 @@ class Extended(Event, frozen=True, tag="reservation.extended.1"):
     ends_at: int
     claimed: Claimed
     gpu_ms: int
+    allocations: tuple[str, ...]
     at: int
 
 
@@ -212,8 +236,9 @@ class Renewed(Event, frozen=True, tag="reservation.renewed.1"):
 
 
 class Preempted(Event, frozen=True, tag="reservation.preempted.1"):
-    """A claim that is not spot has its devices from `ends_at` (epoch ms) on."""
+    """A claim that is not spot has its devices after `ends_at` (epoch ms)."""
 
+    pool_id: str
     at: int
     ends_at: int
 
@@ -345,6 +370,7 @@ class State(Struct, frozen=True):
     since: int = 0
     give_up_at: int | None = None
     earliest_start: int | None = None
+    waits: Waits | None = None
     starts_at: int | None = None
     ends_at: int | None = None
     allocations: tuple[Allocation, ...] = ()

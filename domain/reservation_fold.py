@@ -25,10 +25,12 @@ def evolve(state: reservation.State, event: reservation.Events) -> reservation.S
                 detail=None,
                 give_up_at=event.give_up_at,
                 earliest_start=event.earliest_start,
+                waits=None,
                 allocations=(),
             )
         case reservation.Waits(reason=reason):
-            return replace(state, reason=reason, detail=event.detail, earliest_start=event.earliest_start)
+            earliest_start = event.earliest_start
+            return replace(state, reason=reason, detail=event.detail, earliest_start=earliest_start, waits=event)
         case reservation.Placed():
             return replace(
                 state,
@@ -36,6 +38,7 @@ def evolve(state: reservation.State, event: reservation.Events) -> reservation.S
                 reason=None,
                 detail=None,
                 earliest_start=None,
+                waits=None,
                 starts_at=event.starts_at,
                 ends_at=event.ends_at,
                 allocations=event.allocations,
@@ -57,7 +60,8 @@ def evolve(state: reservation.State, event: reservation.Events) -> reservation.S
         case reservation.Renewed(until=until):
             return replace(state, lease_until=until)
         case reservation.Preempted(ends_at=ends_at):
-            return replace(state, ends_at=ends_at, ending=reservation.Ending(ends_at, "Preempted"))
+            ending = reservation.Ending(ends_at, "Preempted")
+            return replace(state, ends_at=ends_at, ending=ending, claimed=_until(state.claimed, ends_at))
         case reservation.MemberLost() | reservation.MemberPlaced():
             return _of_member(state, event)
         case reservation.Degraded(reason=reason, names=names):
@@ -92,6 +96,10 @@ def _mark(
     allocations: tuple[reservation.Allocation, ...], allocation_id: str, **marks: bool
 ) -> tuple[reservation.Allocation, ...]:
     return tuple(replace(a, **marks) if a.id == allocation_id else a for a in allocations)
+
+
+def _until(claimed: reservation.Claimed | None, ends_at: int) -> reservation.Claimed | None:
+    return None if claimed is None else replace(claimed, until=min(claimed.until, ends_at))
 
 
 def _lease(state: reservation.State, at: int) -> int | None:

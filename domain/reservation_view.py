@@ -1,6 +1,8 @@
 """A reservation as its tenant sees it (domain.md §5)."""
 
-from msgspec import Struct
+from typing import Annotated
+
+from msgspec import Meta, Struct
 
 from domain import reservation
 from domain.claim import DeviceLine, Scalar, Topology
@@ -21,6 +23,7 @@ class View(Struct, frozen=True, kw_only=True, rename="camel"):
     ends_at: int | None
     duration_seconds: int
     earliest_start: int | None
+    queue_position: Annotated[int, Meta(description="1 is next; only `reservations.get` tells it")] | None = None
     ending_at: int | None
     ending_reason: str | None
     lease_until: int | None
@@ -61,7 +64,7 @@ def view(id: str, state: reservation.State, version: int) -> View:
         ending_at=state.ending.at if state.ending else None,
         ending_reason=state.ending.reason if state.ending else None,
         lease_until=state.lease_until,
-        confirm_until=state.awaits.until if state.awaits else None,
+        confirm_until=state.awaits.until if state.awaits and state.status == "awaiting-confirmation" else None,
         devices=draft.claim.devices,
         nodes=draft.claim.nodes,
         topology=draft.claim.topology,

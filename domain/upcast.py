@@ -25,10 +25,16 @@ def _join_token_created_1(old: Json) -> Json:
     return old | {"type": "join_token.created.2"}
 
 
+def _reservation_budgeted_1(old: Json) -> Json:
+    """Nothing was admitted under a budget yet: what it ran is not known."""
+    return old | {"type": "reservation.budgeted.2", "gpus": 0}
+
+
 UPCASTERS: Final[dict[str, Callable[[Json], Json]]] = {
     "node.maintenance_entered.1": _maintenance_entered_1,
     "node.maintenance_left.1": _maintenance_left_1,
     "join_token.created.1": _join_token_created_1,
+    "reservation.budgeted.1": _reservation_budgeted_1,
 }
 
 

@@ -88,7 +88,13 @@ def _take_scalars(
         AS wanted (allocation_id, resource, node_id, amount)
     """
     yield Statement(Phase.TAKE, stream, sql, (stream, *during, allocations, resources, nodes, amounts))
+    yield _scalars_fit(stream, during)
+
+
+def _scalars_fit(stream: str, during: tuple[int, int]) -> Statement:
+    """What is booked of each scalar, on the nodes where the reservation has any, never passes what the node has."""
     guard = """
+    WITH held AS (SELECT DISTINCT node_id FROM scalar_bookings WHERE reservation_id = %s)
     SELECT refuse('DOUBLE_BOOKED', jsonb_build_object('nodeId', peak.node_id, 'resource', peak.resource))
     FROM (
         SELECT node_id, resource, sum(delta) OVER (
@@ -96,17 +102,51 @@ def _take_scalars(
         ) AS used
         FROM (
             SELECT node_id, resource, greatest(lower(during), %s) AS instant, amount AS delta FROM scalar_bookings
-            WHERE node_id = ANY(%s) AND during && int8range(%s, %s)
+            WHERE node_id IN (SELECT node_id FROM held) AND during && int8range(%s, %s)
             UNION ALL
             SELECT node_id, resource, upper(during), -amount FROM scalar_bookings
-            WHERE node_id = ANY(%s) AND during && int8range(%s, %s) AND NOT upper_inf(during)
+            WHERE node_id IN (SELECT node_id FROM held) AND during && int8range(%s, %s) AND NOT upper_inf(during)
         ) AS steps
     ) AS peak
     LEFT JOIN node_scalars AS capacity USING (node_id, resource)
     WHERE peak.used > coalesce(capacity.amount, 0)
     LIMIT 1
     """
-    yield Statement(Phase.TAKE_CHECK, stream, guard, (during[0], nodes, *during, nodes, *during), True)
+    return Statement(Phase.TAKE_CHECK, stream, guard, (stream, during[0], *during, *during), True)
+
+
+def _move_end(stream: str, event: reservation.Extended) -> Iterator[Statement]:
+    """Its own rows move, so they are in nobody's way; the exclusion judges whether others are (O06, O07)."""
+    longer = event.ends_at > event.former_ends_at
+    phase = Phase.TAKE if longer else Phase.FREE
+    sql = """
+    UPDATE device_bookings SET during = int8range(lower(during), greatest(lower(during) + 1, %s))
+    WHERE reservation_id = %s AND NOT ended
+    """
+    yield Statement(phase, stream, sql, (event.ends_at, stream))
+    scalars = """
+    UPDATE scalar_bookings SET during = int8range(lower(during), greatest(lower(during) + 1, %s))
+    WHERE allocation_id = ANY(%s)
+    """
+    yield Statement(phase, stream, scalars, (event.ends_at, list(event.allocations)))
+    if longer:
+        added = (event.former_ends_at, event.ends_at)
+        yield _scalars_fit(stream, added)
+        yield cleaning.keeps_gap(stream, event.pool_id, added, event.allocations)
+
+
+def _end_early(stream: str, ends_at: int) -> Iterator[Statement]:
+    """What is preempted makes room in the same append."""
+    sql = """
+    UPDATE device_bookings SET during = int8range(lower(during), greatest(lower(during) + 1, %s))
+    WHERE reservation_id = %s AND NOT ended AND upper(during) > %s
+    """
+    yield Statement(Phase.FREE, stream, sql, (ends_at, stream, ends_at))
+    scalars = """
+    UPDATE scalar_bookings SET during = int8range(lower(during), greatest(lower(during) + 1, %s))
+    WHERE reservation_id = %s AND upper(during) > %s
+    """
+    yield Statement(Phase.FREE, stream, scalars, (ends_at, stream, ends_at))
 
 
 def _hold_until_torn_down(stream: str, lost: str | None = None) -> Iterator[Statement]:
@@ -236,6 +276,10 @@ def fold(recorded: Recorded) -> Iterator[Statement]:
             yield from _end_plan(stream, id, at)
         case reservation.Placed() as event:
             yield from _place(stream, event, event.allocations, bound=False)
+        case reservation.Extended() as event:
+            yield from _move_end(stream, event)
+        case reservation.Preempted(ends_at=ends_at):
+            yield from _end_early(stream, ends_at)
         case reservation.MemberPlaced() as event:
             yield from _place(stream, event, (event.allocation,), bound=True)
         case reservation.MemberLost(allocation_id=allocation_id):

@@ -129,6 +129,9 @@ def fold(recorded: Recorded) -> Iterator[Statement]:
         case reservation.Drafted() as event:
             decided = reservation.attributes(event)
             yield _put("compute-reservation", stream, event.tenant_id, event.pool_id, **decided)
+        case reservation.Extended(claimed=claimed):
+            hours = (claimed.until - claimed.from_) / 3_600_000
+            yield _set("compute-reservation", stream, durationHours=hours)
         case event if stream.startswith("node_"):
             yield from _of_node(stream, event)  # type: ignore[arg-type]
         case _:

@@ -16,6 +16,7 @@ CREATE TABLE pool_gates (
     pool_id text PRIMARY KEY,
     accepts boolean NOT NULL,
     cut text NOT NULL,
+    queue_version bigint NOT NULL DEFAULT 0,
     cleaning_ms bigint NOT NULL
 );
 CREATE TABLE node_gates (
@@ -176,6 +177,33 @@ def _takes_it(
     return Statement(Phase.GATE_CHECK, placed.pool_id, sql, params, True)
 
 
+def _queue_moves(pool_id: str) -> Iterator[Statement]:
+    """Somebody is ahead who was not, or was promised another place: what was decided on the queue before is void."""
+    yield pool_gate(pool_id, exclusive=True)
+    sql = "UPDATE pool_gates SET queue_version = queue_version + 1 WHERE pool_id = %s"
+    yield Statement(Phase.CATALOG, pool_id, sql, (pool_id,))
+
+
+def _queue_is_still(pool_id: str, version: int) -> Statement:
+    sql = """
+    SELECT refuse('RACE', jsonb_build_object('poolId', pool_id))
+    FROM pool_gates WHERE pool_id = %s AND queue_version <> %s
+    """
+    return Statement(Phase.GATE_CHECK, pool_id, sql, (pool_id, version), True)
+
+
+def _nothing_planned(stream: str, event: reservation.Extended) -> Statement:
+    """Planned maintenance is of the whole node, whichever atoms the plan found there."""
+    sql = """
+    SELECT refuse('DOUBLE_BOOKED', jsonb_build_object('nodeId', planned.node_id, 'resource', 'room'))
+    FROM device_bookings AS planned
+    WHERE planned.reservation_id IS NULL AND planned.during && int8range(%s, %s)
+      AND planned.node_id IN (SELECT node_id FROM device_bookings WHERE reservation_id = %s AND NOT ended)
+    LIMIT 1
+    """
+    return Statement(Phase.GATE_CHECK, stream, sql, (event.former_ends_at, event.ends_at, stream), True)
+
+
 def _retire_pool(pool_id: str) -> Iterator[Statement]:
     yield pool_gate(pool_id, exclusive=True)
     guard = """
@@ -306,14 +334,23 @@ def _of_node(stream: str, event: node.Events) -> Iterator[Statement]:
 def _of_reservation(stream: str, event: reservation.Events) -> Iterator[Statement]:
     match event:
         case reservation.Queued():
-            yield pool_gate(event.pool_id, exclusive=True)
+            yield from _queue_moves(event.pool_id)
             yield _pool_accepts(event.pool_id)
             yield gates_of(stream)
+        case reservation.Waits(place=place) if place:
+            yield from _queue_moves(event.pool_id)
+        case reservation.Backfilled(queue=version) if version is not None:
+            yield pool_gate(event.pool_id)
+            yield _queue_is_still(event.pool_id, version)
         case reservation.Placed():
             yield pool_gate(event.pool_id)
             for allocation in event.allocations:
                 yield node_gate(allocation.node_id)
             yield _takes_it(event, event.allocations)
+        case reservation.Extended() as event:
+            yield gates_of(stream)
+            if event.ends_at > event.former_ends_at:
+                yield _nothing_planned(stream, event)
         case reservation.MemberPlaced(allocation=allocation):
             yield pool_gate(event.pool_id)
             yield node_gate(allocation.node_id)
@@ -322,6 +359,7 @@ def _of_reservation(stream: str, event: reservation.Events) -> Iterator[Statemen
             yield node_gate(event.node_id)
         case (
             reservation.BindingStarted()
+            | reservation.Preempted()
             | reservation.ReleaseStarted()
             | reservation.Failed()
             | reservation.Cancelled()

@@ -21,11 +21,12 @@ class Phase(IntEnum):
     QUOTA_LOCK = 4
     QUOTA_CHECK = 5
     QUOTA = 6
-    FREE = 7
-    TAKE = 8
-    TAKE_CHECK = 9
-    KEY = 10
-    CATALOG = 11
+    BUDGET_CHECK = 7
+    FREE = 8
+    TAKE = 9
+    TAKE_CHECK = 10
+    KEY = 11
+    CATALOG = 12
 
 
 class Statement(Struct, frozen=True):

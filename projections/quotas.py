@@ -5,6 +5,8 @@ An offering grants nothing that it does not name; of a tenant or project what is
 
 from collections.abc import Iterator, Mapping
 
+from msgspec.structs import replace
+
 from domain import offering, project, quota, reservation, tenant
 from domain.event import Recorded
 from projections.projection import Inline, Phase, Statement
@@ -127,6 +129,20 @@ def _admit(stream: str, claimed: reservation.Claimed) -> Iterator[Statement]:
         yield Statement(Phase.QUOTA, _key(scope), sql, params)
 
 
+def _move_end(stream: str, event: reservation.Extended) -> Iterator[Statement]:
+    """Checked is what an extension adds; what a shortening leaves is there for others at once."""
+    claimed = event.claimed
+    for scope in claimed.scopes:
+        yield _lock(scope)
+        if event.ends_at > event.former_ends_at:
+            if quota.is_offering(scope):
+                yield _still_offered(scope)
+            added = replace(claimed, from_=event.former_ends_at, until=event.ends_at)
+            yield _peak_within_limit(stream, scope, added)
+    sql = "UPDATE quota_claims SET during = int8range(%s, %s) WHERE reservation_id = %s"
+    yield Statement(Phase.QUOTA, stream, sql, (claimed.from_, claimed.until, stream))
+
+
 def _open(scope: str, kind: str) -> Statement:
     sql = "INSERT INTO quota_scopes (scope, kind) VALUES (%s, %s) ON CONFLICT (scope) DO NOTHING"
     return Statement(Phase.QUOTA, _key(scope), sql, (scope, kind))
@@ -182,6 +198,14 @@ def fold(recorded: Recorded) -> Iterator[Statement]:
                 yield _still_offered(scope)
             sql = "UPDATE quota_claims SET during = int8range(%s, %s) WHERE reservation_id = %s"
             yield Statement(Phase.QUOTA, stream, sql, (claimed.from_, claimed.until, stream))
+        case reservation.Extended() as event:
+            yield from _move_end(stream, event)
+        case reservation.Preempted(ends_at=ends_at):
+            sql = """
+            UPDATE quota_claims SET during = int8range(lower(during), greatest(lower(during) + 1, %s))
+            WHERE reservation_id = %s AND upper(during) > %s
+            """
+            yield Statement(Phase.QUOTA, stream, sql, (ends_at, stream, ends_at))
         case reservation.ReleaseStarted():
             sql = "UPDATE quota_claims SET during = int8range(lower(during), NULL) WHERE reservation_id = %s"
             yield Statement(Phase.QUOTA, stream, sql, (stream,))

@@ -4,8 +4,10 @@ from typing import Final
 
 from projections import (
     bookings,
+    budgets,
     catalog,
     devices,
+    extensions,
     gates,
     join_tokens,
     keys,
@@ -19,12 +21,14 @@ from projections import (
     quotas,
     reservations,
     sites,
+    usage,
 )
 from projections.projection import Projection
 
 INLINE: Final = (
     gates.PROJECTION,
     quotas.PROJECTION,
+    budgets.PROJECTION,
     bookings.PROJECTION,
     queue.PROJECTION,
     keys.PROJECTION,
@@ -40,6 +44,8 @@ ASYNC: Final = (
     devices.PROJECTION,
     node_commands.PROJECTION,
     reservations.PROJECTION,
+    extensions.PROJECTION,
+    usage.PROJECTION,
     log_time.PROJECTION,
 )
 ALL: Final[tuple[Projection, ...]] = (*INLINE, *ASYNC)

@@ -1,5 +1,9 @@
 """Reservations of the caller's tenant: list, get (domain.md §5)."""
 
+from typing import LiteralString
+
+from msgspec.structs import replace
+
 from domain import errors, reservation, reservation_view
 from domain.operation import Answer, Known, KnownListing, Operation, Page
 from queries import past
@@ -33,8 +37,22 @@ def list_(query: List, read: Reader) -> Answer:
     return past.listed(read, query, ROWS, filters(query, read), reservation_view.view, "compute-reservation")
 
 
+_POSITION: LiteralString = """
+SELECT count(*) FROM pool_queue AS other JOIN pool_queue AS own USING (pool_id)
+WHERE own.reservation_id = %s
+  AND (other.spot, -other.priority, other.since, other.reservation_id)
+   <= (own.spot, -own.priority, own.since, own.reservation_id)
+"""
+
+
 def get(query: Get, read: Reader) -> Answer:
-    return one(read, query.id, reservation_view.view)
+    """Its place in the queue is that of the moment: an earlier position of the log does not tell it."""
+    answer = one(read, query.id, reservation_view.view)
+    if answer.body.state != "pending" or read.as_of is not None:
+        return answer
+    row = read.connection.execute(_POSITION, (query.id,), prepare=True).fetchone()
+    place = row[0] if row else 0
+    return replace(answer, body=replace(answer.body, queue_position=place or None))
 
 
 OPERATIONS = (

@@ -4,7 +4,9 @@ import itertools
 import time
 from typing import Any
 
-from domain import clock, node
+from msgspec.structs import replace
+
+from domain import clock, ids, node, reservation
 from domain.event import Append, Change, Meta
 from domain.provision import Provision
 from given import SEVEN, Plane, inventory
@@ -60,6 +62,8 @@ REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
     "projects.archive": ("/v1/projects/{spare_project}/archive", {}),
     "quotas.set": ("/v1/quotas/tenant/acme", {"limits": {"gpu": 100, "vcpu": 1000}}),
     "quotas.get": ("/v1/quotas/tenant/acme", {}),
+    "budgets.set": ("/v1/budgets/tenant/acme", {"gpuHours": 1000.5, "from": 0, "until": 4_102_444_800_000}),
+    "budgets.get": ("/v1/budgets/tenant/acme", {}),
     "joinTokens.create": (
         "/v1/join-tokens",
         {
@@ -143,12 +147,35 @@ REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
             "labels": {"job": "j1"},
         },
     ),
+    "reservations.preview": (
+        "/v1/reservations/preview",
+        {
+            "poolId": "{pool}",
+            "devices": [{"class": "gpu", "count": 1, "selector": "true", "topology": {"colocate": "numa"}}],
+            "nodes": 1,
+            "topology": {"pack": "rack"},
+            "scalars": {"vcpu": 1},
+            "startsAt": LATER,
+            "durationSeconds": 60,
+            "binding": "hold",
+            "leaseSeconds": 60,
+            "spot": False,
+            "maxPendingSeconds": 60,
+            "labels": {"job": "j1"},
+            "without": [],
+            "quotas": {"gpu": 1},
+        },
+    ),
     "reservations.list": ("/v1/reservations", {}),
     "reservations.get": ("/v1/reservations/{bound}", {}),
     "reservations.cancel": ("/v1/reservations/{placed}/cancel", {}),
     "reservations.release": ("/v1/reservations/{bound}/release", {}),
     "reservations.renew": ("/v1/reservations/{leased}/renew", {}),
+    "reservations.confirm": ("/v1/reservations/{awaiting}/confirm", {}),
+    "reservations.extend": ("/v1/reservations/{leased}/extend", {"endsAt": LATER + 3_600_000}),
+    "extensions.list": ("/v1/extensions", {}),
     "bookings.list": ("/v1/bookings", {}),
+    "usage.list": ("/v1/usage", {}),
     "leases.list": ("/v1/leases", {}),
     "leases.proceed": ("/v1/leases/singleton:elsewhere/proceed", {}),
     "events.stream": ("/v1/events/stream", {}),
@@ -163,6 +190,16 @@ def _moved(plane: Plane, node_id: str, *states: Provision) -> str:
     events = tuple(node.Moved(state, "told", plane.store.now()) for state in states)
     plane.store.append(Append((Change(node_id, loaded.version, events),), Meta("controller:test")))
     return node_id
+
+
+def awaiting(plane: Plane, like: str, starts_at: int | None = None) -> str:
+    """A reservation that awaits its person, and asks for the same as one that there is."""
+    draft = replace(plane.store.load(like).state.draft, at=plane.store.now(), starts_at=starts_at)
+    reservation_id = ids.derive("rsv", draft.tenant_id, draft.identity_id, fresh())
+    awaited = reservation.ConfirmationAwaited("OverBudget", "for a test", draft.at, draft.at + 1_800_000, "adm_1")
+    meta = Meta(f"identity:{draft.tenant_id}/{draft.identity_id}")
+    plane.store.append(Append((Change(reservation_id, 0, (draft, awaited)),), meta))
+    return reservation_id
 
 
 def things(plane: Plane) -> dict[str, str]:
@@ -193,6 +230,7 @@ def things(plane: Plane) -> dict[str, str]:
         "token": plane.root.ok("POST", "/v1/join-tokens", {"siteId": site_id, "trust": "platform"})["id"],
         "leased": leased,
         "bound": bound,
+        "awaiting": awaiting(plane, leased),
         "evicted": plane.acme.reserve(pool_id, startsAt=plane.store.now() + 10**7).json()["id"],
         "project": plane.project(),
         "spare_project": plane.project("spare"),

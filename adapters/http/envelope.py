@@ -5,12 +5,12 @@ Raw ASGI around the application: request id, HEAD, security headers, the access 
 
 import logging
 import re
-import secrets
 import time
 from typing import Final, cast
 
 from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
 
+from adapters.entropy import Entropy
 from adapters.telemetry import REQUEST_ID
 
 from . import problems
@@ -21,6 +21,7 @@ _access = logging.getLogger("better_compute.access")
 _log = logging.getLogger("better_compute.http")
 
 _ID: Final = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
+_entropy: Final = Entropy()
 _DEFAULTS: Final = (
     (b"cache-control", b"no-store"),
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
@@ -119,5 +120,5 @@ def _request_id(scope: Scope) -> str:
     """The caller's own id when it is one that can stand in a log and a header, else a new one."""
     for name, value in scope["headers"]:
         if name == b"x-request-id":
-            return value.decode() if _ID.fullmatch(value) else secrets.token_hex(16)
-    return secrets.token_hex(16)
+            return value.decode() if _ID.fullmatch(value) else _entropy(16).hex()
+    return _entropy(16).hex()

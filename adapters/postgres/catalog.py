@@ -1,12 +1,13 @@
 """Reads of the inline rows that a decision needs: what resolves where, offers, keys (domain.md §10)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, LiteralString
 
 import msgspec
 
 from adapters.postgres.pool import Pool
-from commands.ports import Offer
+from commands.ports import Ahead, Following, Offer, Queue
 from domain.access import Resource
 from domain.admission import Replay
 
@@ -14,11 +15,47 @@ _SCOPES = {"compute-fleet", "compute-tenant"}
 
 _ROW: LiteralString = "SELECT tenant_id, parent_id, attributes::text FROM catalog WHERE type = %s AND id = %s"
 
+_REPLAY: LiteralString = "SELECT key, body, stream, version, status FROM replays WHERE key = %s"
+
 _OFFER: LiteralString = """
 SELECT offer_id, priority FROM catalog_offers
 JOIN tenant_line(%s) AS line ON line.id = catalog_offers.tenant_id
 WHERE pool_id = %s AND (line.depth = 0 OR include_descendants)
 ORDER BY line.depth LIMIT 1
+"""
+
+
+Question = tuple[str, tuple[Any, ...]]
+Found = tuple[Replay | None, dict[tuple[str, str], Resource | None], dict[str, Offer | None]]
+
+
+def _rows(ahead: Ahead) -> list[tuple[str, str]]:
+    return [thing for thing in ahead.things if thing[0] not in _SCOPES]
+
+
+def _pools(ahead: Ahead) -> list[str]:
+    return [id for type, id in ahead.things if type == "compute-pool"]
+
+
+def _visible(
+    tenant_id: str, type: str, id: str, row: tuple[Any, ...] | None, offer: Callable[[], Offer | None]
+) -> Resource | None:
+    """What a tenant sees of a thing's row: its own things, and pools that are offered to it."""
+    if row is None:
+        return None
+    owner, parent_id, attributes = row
+    if owner != tenant_id and not (type == "compute-pool" and offer()):
+        return None
+    parent = "compute-pool" if parent_id is not None else None
+    return Resource(type, id, tenant_id, msgspec.json.decode(attributes), parent, parent_id)
+
+
+_AHEAD: LiteralString = """
+SELECT queue_version, ARRAY(
+    SELECT reservation_id FROM pool_queue
+    WHERE pool_id = %(pool)s AND (spot, -priority, since) < (%(spot)s, -%(priority)s, %(since)s)
+    ORDER BY spot, priority DESC, since, reservation_id LIMIT %(limit)s
+) FROM pool_gates WHERE pool_id = %(pool)s
 """
 
 
@@ -40,14 +77,26 @@ class CatalogReader:
     def resolve(self, tenant_id: str, type: str, id: str) -> Resource | None:
         if type in _SCOPES:
             return self._scope(tenant_id, type, id)
-        row = self._row(_ROW, (type, id))
-        if row is None:
-            return None
-        owner, parent_id, attributes = row
-        if owner != tenant_id and not (type == "compute-pool" and self.offer(tenant_id, id)):
-            return None
-        parent = "compute-pool" if parent_id is not None else None
-        return Resource(type, id, tenant_id, msgspec.json.decode(attributes), parent, parent_id)
+        return _visible(tenant_id, type, id, self._row(_ROW, (type, id)), lambda: self.offer(tenant_id, id))
+
+    def _questions(self, ahead: Ahead) -> list[Question]:
+        """For the key, for each thing's row and for each pool's offer; `_found` takes the answers."""
+        key: list[Question] = [(_REPLAY, (ahead.key,))] if ahead.key is not None else []
+        rows: list[Question] = [(_ROW, thing) for thing in _rows(ahead)]
+        return [*key, *rows, *((_OFFER, (ahead.tenant_id, pool_id)) for pool_id in _pools(ahead))]
+
+    def _found(self, ahead: Ahead, answers: Sequence[list[tuple[Any, ...]]]) -> Found:
+        first = iter([rows[0] if rows else None for rows in answers])
+        replay = next(first) if ahead.key is not None else None
+        rows = {thing: next(first) for thing in _rows(ahead)}
+        offers = {pool_id: Offer(*row) if (row := next(first)) else None for pool_id in _pools(ahead)}
+        resources = {}
+        for type, id in ahead.things:
+            if type in _SCOPES:
+                resources[type, id] = self._scope(ahead.tenant_id, type, id)
+            else:
+                resources[type, id] = _visible(ahead.tenant_id, type, id, rows[type, id], partial(offers.get, id))
+        return Replay(*replay) if replay else None, resources, offers
 
     def _scope(self, tenant_id: str, type: str, id: str) -> Resource | None:
         mine = tenant_id == self._root and id == "global" if type == "compute-fleet" else id == tenant_id
@@ -61,10 +110,6 @@ class CatalogReader:
         sql: LiteralString = "SELECT holder FROM unique_keys WHERE kind = %s AND scope = %s AND key = %s"
         row = self._row(sql, (kind, scope, key))
         return row[0] if row else None
-
-    def replay(self, key: str) -> Replay | None:
-        row = self._row("SELECT key, body, stream, version, status FROM replays WHERE key = %s", (key,))
-        return Replay(*row) if row else None
 
     def holders(self, identifiers: Sequence[str]) -> dict[str, tuple[str, ...]]:
         sql: LiteralString = """
@@ -134,8 +179,29 @@ class CatalogReader:
         """
         return self._column(sql, (reservation_id,))
 
+    def following(self, reservation_id: str, since: int, until: int) -> list[Following]:
+        sql: LiteralString = """
+        SELECT other.reservation_id, min(lower(other.during)) FROM device_bookings AS mine
+        JOIN device_bookings AS other
+          ON other.device_id = mine.device_id OR (other.node_id = mine.node_id AND other.reservation_id IS NULL)
+        WHERE mine.reservation_id = %s AND NOT mine.ended AND other.reservation_id IS DISTINCT FROM mine.reservation_id
+          AND other.during && int8range(%s, %s)
+        GROUP BY 1 ORDER BY 2, 1 LIMIT 20
+        """
+        with self._pool.connection() as connection:
+            rows = connection.execute(sql, (reservation_id, since, until), prepare=True).fetchall()
+        return [Following(*row) for row in rows]
+
     def waiting(self, pool_id: str) -> bool:
         return self._row("SELECT 1 FROM pool_queue WHERE pool_id = %s LIMIT 1", (pool_id,)) is not None
+
+    def queue(self, pool_id: str, place: tuple[bool, int, int], limit: int) -> Queue:
+        spot, priority, since = place
+        params = {"pool": pool_id, "spot": spot, "priority": priority, "since": since, "limit": limit}
+        with self._pool.connection() as connection:
+            row = connection.execute(_AHEAD, params, prepare=True).fetchone()
+        assert row is not None, "a pool has a gate from its beginning"
+        return Queue(row[0], tuple(row[1]))
 
     def tenants(self) -> list[str]:
         return self._column("SELECT id FROM catalog_tenants WHERE status <> 'deleted' ORDER BY id", ())

@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 import psycopg
 from psycopg import errors, pq
 
-_BOOL, _BYTEA, _INT8, _TEXT, _INFERRED = 16, 17, 20, 25, 0
+_BOOL, _BYTEA, _INT8, _INT2, _INT4, _TEXT, _INFERRED = 16, 17, 20, 21, 23, 25, 0
 _ARRAY_OF: Final = {_BOOL: 1000, _BYTEA: 1001, _INT8: 1016, _TEXT: 1009}
 _ELEMENT: Final = {bool: _BOOL, bytes: _BYTEA, int: _INT8, str: _TEXT}
 _LENGTH, _LONG = struct.Struct(">i"), struct.Struct(">iq")
@@ -28,6 +28,8 @@ _FAILED: Final = (pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.BAD_RESPONSE)
 
 Encoded = tuple[int, int, bytes | None]
 """A parameter's type, its format, its bytes."""
+
+Row = tuple[Any, ...]
 
 Step = tuple[str, list[Encoded]]
 
@@ -39,7 +41,23 @@ _numbers = count()
 
 
 def run(connection: psycopg.Connection[Any], statements: Sequence[tuple[str, Sequence[Any]]]) -> list[int]:
-    """Run the statements as one transaction; return the first column, an int8, of what the last one returned.
+    """Run the statements as one transaction; return the first column, an int8, of what the last one returned."""
+    last = _answers(connection, statements)[-1]
+    return [_int8(last.get_value(n, 0)) for n in range(last.ntuples)] if last.nfields else []
+
+
+def ask(connection: psycopg.Connection[Any], questions: Sequence[tuple[str, Sequence[Any]]]) -> list[list[Row]]:
+    """Ask several things in one round trip, each of what was committed when its turn came; the rows of each.
+
+    Columns are of integers, truth values, text or bytea.
+    """
+    return [_rows(answer) for answer in _answers(connection, questions)]
+
+
+def _answers(
+    connection: psycopg.Connection[Any], statements: Sequence[tuple[str, Sequence[Any]]]
+) -> list[pq.abc.PGresult]:
+    """What each of the statements returned, all as one transaction.
 
     Parameters are str, int, bool, bytes, None, and lists of these. The connection must be in
     autocommit mode; inside a transaction of its own the statements become part of that. Raises the first error, typed;
@@ -56,21 +74,23 @@ def run(connection: psycopg.Connection[Any], statements: Sequence[tuple[str, Seq
     return _run(connection, encoded, known)
 
 
-def _run(connection: psycopg.Connection[Any], statements: Sequence[Step], known: dict[Plan, bytes]) -> list[int]:
+def _run(
+    connection: psycopg.Connection[Any], statements: Sequence[Step], known: dict[Plan, bytes]
+) -> list[pq.abc.PGresult]:
     conn = connection.pgconn
     try:
         conn.enter_pipeline_mode()
         sent = _send(conn, statements, known)
         conn.pipeline_sync()
         _flush(conn)
-        failed, rows = _results(conn, sent, known)
+        failed, answers = _results(conn, sent, known)
         conn.exit_pipeline_mode()
     except BaseException:
         connection.close()
         raise
     if failed is not None:
         raise errors.error_from_result(failed, connection.info.encoding)
-    return rows
+    return answers
 
 
 def _send(conn: pq.abc.PGconn, statements: Sequence[Step], known: dict[Plan, bytes]) -> list[tuple[Plan, bytes] | None]:
@@ -103,11 +123,11 @@ def _flush(conn: pq.abc.PGconn) -> None:
 
 def _results(
     conn: pq.abc.PGconn, sent: Sequence[tuple[Plan, bytes] | None], known: dict[Plan, bytes]
-) -> tuple[pq.abc.PGresult | None, list[int]]:
-    """The first failure, and the last statement's rows. A plan counts as prepared when the server has said so."""
+) -> tuple[pq.abc.PGresult | None, list[pq.abc.PGresult]]:
+    """The first failure, and every statement's answer. A plan counts as prepared when the server has said so."""
     next_ = _reader(conn)
     failed: pq.abc.PGresult | None = None
-    rows: list[int] = []
+    answers: list[pq.abc.PGresult] = []
     for one in sent:
         while (result := next_()) is not None:
             if failed is None and result.status in _FAILED:
@@ -115,11 +135,12 @@ def _results(
             elif one is not None and result.status == pq.ExecStatus.COMMAND_OK:
                 known[one[0]] = one[1]
             last = result
-    rows = [_int8(last.get_value(n, 0)) for n in range(last.ntuples)] if last.nfields else []
+        if one is None:
+            answers.append(last)
     while (result := next_()) is None or result.status != pq.ExecStatus.PIPELINE_SYNC:
         if failed is None and result is not None and result.status in _FAILED:
             failed = result
-    return failed, rows
+    return failed, answers
 
 
 def _reader(conn: pq.abc.PGconn) -> Callable[[], pq.abc.PGresult | None]:
@@ -137,6 +158,14 @@ def _reader(conn: pq.abc.PGconn) -> Callable[[], pq.abc.PGresult | None]:
 
 def _int8(value: bytes | None) -> int:
     return int.from_bytes(value or b"", signed=True)
+
+
+def _rows(answer: pq.abc.PGresult) -> list[Row]:
+    columns = [(n, _DECODERS[answer.ftype(n)]) for n in range(answer.nfields)]
+    return [
+        tuple([None if (cell := answer.get_value(row, n)) is None else decode(cell) for n, decode in columns])
+        for row in range(answer.ntuples)
+    ]
 
 
 @cache
@@ -195,4 +224,13 @@ _ENCODERS: Final[dict[type, Callable[[Any], Encoded]]] = {
     type(None): lambda value: (_INFERRED, _AS_TEXT, None),
     list: _list,
     tuple: _list,
+}
+
+_DECODERS: Final[dict[int, Callable[[bytes], Any]]] = {
+    _BOOL: lambda cell: cell != b"\x00",
+    _BYTEA: bytes,
+    _INT2: _int8,
+    _INT4: _int8,
+    _INT8: _int8,
+    _TEXT: bytes.decode,
 }

@@ -22,6 +22,12 @@ FROM unnest(%s::text[], %s::bigint[], %s::text[], %s::bytea[]) WITH ORDINALITY
 ORDER BY n
 RETURNING notification_id
 """
+_OF_ALL: Final = """
+SELECT originator_id, originator_version, topic, state, notification_id, recorded_at
+FROM unnest(%s::text[], %s::bigint[]) AS asked (stream, seen)
+JOIN stored_events ON originator_id = stream AND originator_version > seen
+ORDER BY originator_id, originator_version
+"""
 _FENCE = """
 SELECT refuse('FENCED', jsonb_build_object('lease', %s::text))
 WHERE NOT EXISTS (SELECT 1 FROM coordination_leases WHERE name = %s AND epoch = %s)
@@ -132,17 +138,6 @@ class Recorder(PostgresApplicationRecorder):
                 f"{_STREAM} AND notification_id <= %s ORDER BY originator_version", window, prepare=True, binary=True
             ).fetchall()
 
-    def select_of_all(self, after: Mapping[str, int]) -> list[tuple[Any, ...]]:
-        """Rows of many streams, of each those beyond a version."""
-        sql = """
-        SELECT originator_id, originator_version, topic, state, notification_id, recorded_at
-        FROM unnest(%s::text[], %s::bigint[]) AS asked (stream, seen)
-        JOIN stored_events ON originator_id = stream AND originator_version > seen
-        ORDER BY originator_id, originator_version
-        """
-        with self.pool.connection() as connection:
-            return connection.execute(sql, (list(after), list(after.values())), prepare=True, binary=True).fetchall()
-
     def select_log(self, after: int, upto: int, limit: int) -> list[tuple[Any, ...]]:
         """Rows of all streams in position order."""
         sql = """
@@ -188,6 +183,11 @@ def _fencing(fence: Fence) -> tuple[tuple[str, tuple[Any, ...]], ...]:
     """Lock the lease's epoch, and then look: in one statement the look would see what was before the lock."""
     held = (fence.lease, fence.epoch)
     return (_FENCE_LOCK, held), (_FENCE, (fence.lease, *held))
+
+
+def of_all(after: Mapping[str, int]) -> tuple[str, tuple[list[str], list[int]]]:
+    """The question for the rows of many streams, of each those beyond a version."""
+    return _OF_ALL, (list(after), list(after.values()))
 
 
 def columns(events: Sequence[StoredEvent]) -> tuple[list[Any], ...]:

@@ -51,6 +51,8 @@ def _named(code: str, facts: dict[str, Any]) -> NoReturn:
     match code:
         case "QUOTA_EXCEEDED":
             raise errors.QuotaExceeded(facts["kind"], facts["resource"], facts["limit"], facts["peak"])
+        case "BUDGET_EXCEEDED":
+            raise errors.BudgetExceeded(facts["kind"], facts["budget"], facts["needed"], facts["left"])
         case "DOUBLE_BOOKED":
             raise errors.DoubleBooked(f"the node has not enough {facts['resource']} in this time")
         case "CLEANING":

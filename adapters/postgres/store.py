@@ -3,25 +3,26 @@
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from threading import Lock
-from typing import Any
+from typing import Any, Final
 
 import psycopg
 import psycopg_pool
 from eventsourcing.persistence import PersistenceError
 
-from adapters.postgres import envelope, snapshots
+from adapters.postgres import envelope, pipeline, snapshots
 from adapters.postgres.catalog import CatalogReader
 from adapters.postgres.mapper import EventMapper, decode
 from adapters.postgres.pool import Pool
-from adapters.postgres.recorder import Recorder
+from adapters.postgres.recorder import Recorder, of_all
 from adapters.postgres.refusals import translate
-from commands.ports import Loaded, Race
+from commands.ports import Ahead, Loaded, Outlook, Race
 from domain import registry
 from domain.event import Append, Change, Recorded
 from projections.projection import Inline, plan
 from projections.seen import unmoved
 
 _REMEMBERED = 20_000
+_NOW: Final = ("SELECT database_ms()", ())
 _NEVER_SENT = (psycopg_pool.PoolTimeout, psycopg_pool.TooManyRequests, psycopg_pool.PoolClosed)
 
 
@@ -39,9 +40,17 @@ class EventStore(CatalogReader):
 
     def now(self) -> int:
         with self._pool.connection() as connection:
-            row = connection.execute("SELECT database_ms()", prepare=True).fetchone()
-        assert row is not None
+            ((row,),) = pipeline.ask(connection, [_NOW])
         return int(row[0])
+
+    def look(self, ahead: Ahead) -> Outlook:
+        """One round trip, and one before it if a long stream is asked for that is not remembered."""
+        before = self._remembered(ahead.streams)
+        beside = self._questions(ahead)
+        with self._pool.connection() as connection:
+            rows, *answers, ((now,),) = pipeline.ask(connection, [of_all(_versions(before)), *beside, _NOW])
+        replay, resources, offers = self._found(ahead, answers)
+        return Outlook(now, replay, self._brought_forward(before, rows), resources, offers)
 
     def load(self, stream: str, until: int | None = None) -> Loaded:
         if until == 0:
@@ -61,19 +70,30 @@ class EventStore(CatalogReader):
         return loaded
 
     def load_all(self, streams: Sequence[str]) -> list[Loaded]:
-        """Two queries, however many streams."""
+        """One query, and one before it for those that are not remembered, however many streams."""
+        before = self._remembered(streams)
+        with self._pool.connection() as connection:
+            (rows,) = pipeline.ask(connection, [of_all(_versions(before))])
+        after = self._brought_forward(before, rows)
+        return [after[stream] for stream in streams]
+
+    def _remembered(self, streams: Sequence[str]) -> dict[str, Loaded]:
+        """States to go on from, of each stream the newest at hand."""
         wanted = dict.fromkeys(streams)
         with self._guard:
             known = {stream: self._known[stream] for stream in wanted if stream in self._known}
         known |= snapshots.latest_of_all(self._pool, [stream for stream in wanted if stream not in known])
-        before = {stream: known.get(stream) or Loaded(registry.kind(stream).initial, 0) for stream in wanted}
-        rows: dict[str, list[tuple[Any, ...]]] = {stream: [] for stream in wanted}
-        for row in self._recorder.select_of_all({stream: one.version for stream, one in before.items()}):
-            rows[row[0]].append(row)
-        after = {stream: _folded(stream, one, rows[stream]) for stream, one in before.items()}
+        return {stream: known.get(stream) or Loaded(registry.kind(stream).initial, 0) for stream in wanted}
+
+    def _brought_forward(self, before: dict[str, Loaded], rows: Sequence[tuple[Any, ...]]) -> dict[str, Loaded]:
+        """The states after the rows of these streams."""
+        since: dict[str, list[tuple[Any, ...]]] = {stream: [] for stream in before}
+        for row in rows:
+            since[row[0]].append(row)
+        after = {stream: _folded(stream, one, since[stream]) for stream, one in before.items()}
         for stream, loaded in after.items():
             self._loaded(stream, before[stream], loaded)
-        return [after[stream] for stream in streams]
+        return after
 
     def _loaded(self, stream: str, before: Loaded, loaded: Loaded) -> None:
         """Remember a state, and keep it for other processes where many events led to it."""
@@ -158,6 +178,10 @@ class EventStore(CatalogReader):
             return None
         found = [decode(*row) for row in rows]
         return found[0].position if found and found[0].event_id == last.event_id else None
+
+
+def _versions(of: dict[str, Loaded]) -> dict[str, int]:
+    return {stream: one.version for stream, one in of.items()}
 
 
 def _folded(stream: str, before: Loaded, rows: Sequence[tuple[Any, ...]]) -> Loaded:

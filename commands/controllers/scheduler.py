@@ -1,74 +1,140 @@
-"""Places what waits: in each pool by priority, then age, spot last (domain.md §5)."""
+"""Places what waits: in each pool by priority, then age, spot last (domain.md §5, domain/queueing.py)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
+from functools import partial
 
-from commands import placing, tenancy
+from msgspec import Struct
+from msgspec.structs import replace
+
+from commands import placing, preempting, tenancy
 from commands.acting import act, following
-from commands.ports import NodeClosed, Ports, Store
-from domain import claim, errors, quota, reservation
+from commands.ports import Loaded, NodeClosed, Ports, Race, Store
+from domain import claim, errors, queueing, quota, reservation
 from domain.event import Change, Fence, Meta
 
 JOB = "scheduler"
 
+Step = tuple[str, Callable[[], bool]]
+"""Something to do for one reservation."""
 
-def walk(ports: Ports, pool_id: str, queue: Sequence[str], fence: Fence) -> None:
-    """Place what fits of one pool's queue, given in its order; whoever does not fit now lets others pass.
 
-    All are tried in one view of the pool: were each tried in a fresh one, something that frees in between would go to
+class Skipped(Struct, frozen=True):
+    """So many of the queue are left out of what is walked, after its first `after`."""
+
+    after: int
+    count: int
+
+
+def walk(
+    ports: Ports, pool_id: str, queue: Sequence[str], fence: Fence, *, seek: bool = True, skipped: Skipped | None = None
+) -> Generator[Step]:
+    """What there is to do for a pool's queue, given in its order, step by step; each is to be done as it comes.
+
+    All are planned in one view of the pool: were each tried in a fresh one, something that frees in between would go to
     whoever happens to be next. Where one loses a race for its atoms the walk ends, and the next begins at the head.
+    With `seek` better starts are looked for as well.
     """
     store = ports.store
     now = store.now()
-    waiting = [(id, store.load(id).state) for id in queue]
-    wanted: list[placing.Wanted] = []
-    for id, state in waiting:
-        if state.status != "pending" or (state.give_up_at is not None and state.give_up_at <= now):
+    planned: dict[str, Loaded] = {}
+    waiters: list[queueing.Waiter] = []
+    for id, loaded in zip(queue, store.load_all(queue), strict=True):
+        state: reservation.State = loaded.state
+        if not placing.waits(state, now):
             continue
         if hopeless(store, state) is not None:
-            _give_up(store, id, fence)
-        elif (window := span(state, now)) is not None:
-            wanted.append(placing.Wanted(id, state.draft.claim, window))
-    chosen = placing.choose_each(ports, pool_id, wanted)
-    left = [(want, places) for want, places in zip(wanted, chosen, strict=True) if places is not None]
+            yield id, partial(_give_up, store, id, fence)
+        elif (window := placing.span(state, now)) is not None:
+            planned[id] = loaded
+            waiters.append(placing.waiter(id, state, window))
+    left = placing.choose_in_order(ports, pool_id, waiters, now, seek=seek)
+    lost: list[str] = []
+    beyond = set(queue[skipped.after :]) if skipped else set()
     try:
-        while left:
-            if not _place(ports, pool_id, *left.pop(0), fence):
+        for waiter in waiters:
+            verdict, places = left.pop(0)
+            if places is not None:
+                ahead = verdict.ahead + (skipped.count if waiter.id in beyond and skipped else 0)
+                yield waiter.id, partial(_place, ports, pool_id, replace(verdict, ahead=ahead), places, fence, lost)
+            elif _worth_telling(planned[waiter.id].state.waits, verdict, seek):
+                yield waiter.id, partial(_tell, store, pool_id, waiter.id, planned[waiter.id], verdict, fence)
+            if lost:
                 return
     finally:
-        ports.calendars.drop([one.allocation_id for _, places in left for one in places])
+        ports.calendars.drop([one.allocation_id for _, places in left for one in places or ()])
 
 
-def step(ports: Ports, reservation_id: str, fence: Fence) -> None:
-    """Look at one waiting claim alone."""
-    draft = ports.store.load(reservation_id).state.draft
-    walk(ports, draft.pool_id, [reservation_id], fence)
-
-
-def _place(ports: Ports, pool_id: str, want: placing.Wanted, places: placing.Places, fence: Fence) -> bool:
+def _place(
+    ports: Ports,
+    pool_id: str,
+    verdict: queueing.Verdict,
+    places: placing.Places,
+    fence: Fence,
+    lost: list[str],
+) -> bool:
     """Whether it was recorded; a claim that loses a race stays where it is in the queue, with its claim on quota."""
     store = ports.store
     found = placing.allocate(ports, places)
     recorded = False
 
     def decide() -> list[Change]:
-        loaded = store.load(want.reservation_id)
+        loaded, now = store.load(verdict.id), store.now()
         state: reservation.State = loaded.state
-        if state.status != "pending" or state.draft is None:
+        if not placing.waits(state, now) or state.draft is None:
             return []
-        return [Change(want.reservation_id, loaded.version, (placed(state, state.draft, found, want.window),))]
+        events: list[reservation.Events] = [placed(state, state.draft, found, verdict.window)]
+        if verdict.ahead:
+            events.append(reservation.Backfilled(pool_id, verdict.ahead, now))
+        return [Change(verdict.id, loaded.version, tuple(events)), *_victims(store, verdict, loaded, now)]
 
     try:
-        recorded = act(store, _meta(store, want.reservation_id), decide, fence) is not None
+        recorded = act(store, _meta(store, verdict.id), decide, fence) is not None
     except (errors.DoubleBooked, NodeClosed):
-        ports.calendars.lost(pool_id, tuple(atom for a in found for atom in a.atoms), want.window)
-        return False
+        lost.append(verdict.id)
+        ports.calendars.lost(pool_id, tuple(atom for a in found for atom in a.atoms), verdict.window)
+    except Race:
+        lost.append(verdict.id)
+        raise
     finally:
         if not recorded:
             ports.calendars.drop([one.allocation_id for one in places])
-    return True
+    return recorded
 
 
-def _give_up(store: Store, reservation_id: str, fence: Fence) -> None:
+def _victims(store: Store, verdict: queueing.Verdict, loaded: Loaded, now: int) -> list[Change]:
+    if verdict.preempts is None:
+        return []
+    return preempting.changes(store.load, verdict.preempts, now, loaded.state.admission_id, loaded.event_id)
+
+
+def _worth_telling(told: reservation.Waits | None, verdict: queueing.Verdict, seek: bool) -> bool:
+    """Whether a waiting claim's event would say something new: the log does not grow by waiting alone.
+
+    A reason that changes to and fro is told where better starts are looked for too, which is not in every walk.
+    """
+    if not verdict.looked:
+        return told is not None and bool(told.place)
+    if told is None or told.place != placing.seats(verdict.guard):
+        return True
+    if verdict.guard is None or told.earliest_start is None:
+        return seek and told.reason != verdict.reason
+    moved = abs(verdict.guard.start - told.earliest_start) > queueing.SLACK_MS
+    return moved or (seek and told.reason != verdict.reason)
+
+
+def _tell(store: Store, pool_id: str, id: str, planned: Loaded, verdict: queueing.Verdict, fence: Fence) -> bool:
+    def decide() -> list[Change]:
+        if store.load(id).version != planned.version:
+            return []
+        start = verdict.guard.start if verdict.guard is not None else None
+        place = placing.seats(verdict.guard)
+        told = reservation.Waits(verdict.reason, verdict.detail, pool_id, store.now(), start, place)
+        return [Change(id, planned.version, (told,))]
+
+    return act(store, _meta(store, id), decide, fence) is not None
+
+
+def _give_up(store: Store, reservation_id: str, fence: Fence) -> bool:
     def decide() -> list[Change]:
         loaded = store.load(reservation_id)
         state: reservation.State = loaded.state
@@ -77,7 +143,7 @@ def _give_up(store: Store, reservation_id: str, fence: Fence) -> None:
             return []
         return [Change(reservation_id, loaded.version, (reservation.Failed(reason, store.now(), False),))]
 
-    act(store, _meta(store, reservation_id), decide, fence)
+    return act(store, _meta(store, reservation_id), decide, fence) is not None
 
 
 def _meta(store: Store, reservation_id: str) -> Meta:
@@ -92,20 +158,6 @@ def hopeless(store: Store, state: reservation.State) -> str | None:
         return "OfferWithdrawn"
     usable = state.draft is None or tenancy.usable(store, state.draft.tenant_id)
     return None if usable else "TenantSuspended"
-
-
-def span(state: reservation.State, now: int) -> tuple[int, int] | None:
-    """The window to place in: a start that comes late keeps its end; None when nothing of it is left.
-
-    A claim that had a place before keeps the window of then.
-    """
-    assert state.draft is not None
-    duration_ms = state.draft.duration_seconds * 1000
-    if state.starts_at is None:
-        return now, now + duration_ms
-    until = state.ends_at or state.starts_at + duration_ms
-    start = max(now, state.starts_at)
-    return (start, until) if start < until else None
 
 
 def placed(

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from adapters import controller, worker
 from adapters.calendars import Calendars
@@ -39,7 +40,7 @@ class House:
         self.calendars = Calendars(lambda: 0, lambda position, seconds: True)
         self.runner = Runner(given.connections, table.ASYNC)
         self.runner.load()
-        self.ports = Ports(given.store, None, self.calendars, CelSelectors(), new_id, str)  # type: ignore[arg-type]
+        self.ports = Ports(given.store, None, self.calendars, CelSelectors(), new_id, str, None)  # type: ignore[arg-type]
         self.clock = Clock()
         self.pool_id = given.pool()
         self.node_id, self.atoms = given.node(self.pool_id, 4)
@@ -105,7 +106,7 @@ def test_one_reservations_trouble_stops_no_other(house: House, fault: Exception)
     house.look()
     for stream in (bad, stuck):
         troubled = Trouble(house.given, stream, fault)
-        house.ports = Ports(troubled, None, house.calendars, CelSelectors(), new_id, str)  # type: ignore[arg-type]
+        house.ports = Ports(troubled, None, house.calendars, CelSelectors(), new_id, str, None)  # type: ignore[arg-type]
         house.worker(f"holder of {stream}").tick()
         house.given.rows("DELETE FROM coordination_leases RETURNING 1")
     assert house.status(good) == "binding"
@@ -137,7 +138,7 @@ def test_what_rests_leaves_its_place_among_the_due_to_others(house: House, monke
     bad, good = house.due(0, ago=9000), house.due(1)
     house.look()
     troubled = Trouble(house.given, bad, KeyError("unforeseen"))
-    house.ports = Ports(troubled, None, house.calendars, CelSelectors(), new_id, str)  # type: ignore[arg-type]
+    house.ports = Ports(troubled, None, house.calendars, CelSelectors(), new_id, str, None)  # type: ignore[arg-type]
     running = house.worker("a")
     running.tick()
     running.tick()
@@ -227,7 +228,7 @@ def test_a_clock_that_jumps_ends_nothing_until_an_operator_or_a_minute_says_so(h
     """O34: the day that the clock jumped ahead has not passed."""
     started, store = house.due(0), Jumping(house.given)
     house.look()
-    house.ports = Ports(store, None, house.calendars, CelSelectors(), new_id, str)  # type: ignore[arg-type]
+    house.ports = Ports(store, None, house.calendars, CelSelectors(), new_id, str, None)  # type: ignore[arg-type]
     one = house.worker("a")
     one.tick()
     assert house.status(started) == "binding"
@@ -242,3 +243,50 @@ def test_a_clock_that_jumps_ends_nothing_until_an_operator_or_a_minute_says_so(h
     house.look()
     one.tick()
     assert house.status(waiting) == "placed"
+
+
+def test_after_an_outage_of_hours_all_ends_come_before_any_start(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """O02: one at a time, the overdue ends go first, though the starts have been due for longer."""
+    monkeypatch.setattr(worker, "AT_ONCE", 1)
+    now = int(time.time() * 1000)
+    late = house.given.place(
+        house.given.placed(house.pool_id, house.node_id, [house.atoms[3]], now - 3 * HOUR, now + HOUR)
+    )
+    over = house.given.place(
+        house.given.placed(house.pool_id, house.node_id, [house.atoms[2]], now - 3 * HOUR, now - HOUR)
+    )
+    running = []
+    for atom in house.atoms[:2]:
+        id = house.given.place(house.given.placed(house.pool_id, house.node_id, [atom], now - 5 * HOUR, now - 60_000))
+        house.given.bind(id, now - 5 * HOUR)
+        house.given.append(id, reservation.Activated(now - 5 * HOUR))
+        running.append(id)
+    alone = house.worker("a")
+    seen = []
+    for _ in range(4):
+        house.look()
+        alone.tick()
+        seen.append([house.status(id) for id in (*running, over, late)])
+    assert [sorted(states[:2]) for states in seen[:2]] == [["active", "releasing"], ["releasing", "releasing"]]
+    assert [states[2:] for states in seen[:2]] == [["placed", "placed"]] * 2, "nothing starts while an end is due"
+    assert seen[3] == ["releasing", "releasing", "expired", "binding"]
+    expired, started = (house.given.store.load(id).state for id in (over, late))
+    assert expired.reason == "WindowPassed"
+    assert started.ends_at == now + HOUR, "a start that comes late keeps its end"
+
+
+def test_nobody_loses_a_lease_to_an_outage_of_the_controller(house: House) -> None:
+    now = int(time.time() * 1000)
+    placed = house.given.placed(house.pool_id, house.node_id, house.atoms[:1], now - 2 * HOUR, now + 9 * HOUR)
+    drafted = replace(house.given.drafted(house.pool_id), lease_seconds=60)
+    leased = new_id("rsv")
+    house.given.append(leased, drafted, reservation.Admitted("adm_1", placed.claimed, 0), placed, expected=0)
+    house.given.bind(leased, now - 2 * HOUR)
+    house.given.append(leased, reservation.Activated(now - 2 * HOUR))
+    assert house.given.store.load(leased).state.lease_until < now
+    house.look()
+    running = house.worker("a")
+    running.tick()
+    house.look()
+    running.tick()
+    assert house.status(leased) == "active"

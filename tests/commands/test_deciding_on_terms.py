@@ -52,7 +52,7 @@ def test_notice_is_given_once_and_an_hour_before(state: reservation.State, step:
 def test_a_notice_is_of_one_end_and_comes_again_for_another() -> None:
     told = active(T0 + HOUR, ending=reservation.Ending(T0 + HOUR, "Ended"))
     claimed = reservation.Claimed((), {}, T0, T0 + 2 * HOUR)
-    extended = reservation.Extended("ext_1", "adm_1", "pool_1", T0 + HOUR, T0 + 2 * HOUR, claimed, 0, T0)
+    extended = reservation.Extended("ext_1", "adm_1", "pool_1", T0 + HOUR, T0 + 2 * HOUR, claimed, 0, (), T0)
     after = reservation_fold.evolve(told, extended)
     assert after.ending is None
     assert timekeeper.due(after, T0) == "nothing"

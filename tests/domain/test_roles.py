@@ -14,7 +14,7 @@ def actions(names: str) -> list[str]:
 READS = actions(
     "sites:list nodes:get pools:offers nodes:inventory nodes:spec nodes:devices nodes:history devices:list "
     "capacity:timeline reservations:list bookings:list quotas:get leases:list usage:list webhooks:deliveries "
-    "projects:list projects:get events:stream iam:catalog reservations:preview"
+    "projects:list projects:get budgets:get events:stream iam:catalog reservations:preview"
 )
 AUDIT = actions("audit:events audit:stream audit:state audit:verify audit:export audit:checkpoint")
 OPERATION = actions(

@@ -45,6 +45,7 @@ def test_what_has_a_past_is_declared_and_says_what_it_refuses() -> None:
         "joinTokens.list",
         "nodes.list",
         "devices.list",
+        "extensions.list",
         "projects.list",
     ]
     gets = ["sites.get", "pools.get", "nodes.get", "nodes.inventory", "nodes.spec", "nodes.devices", "projects.get"]

@@ -4,8 +4,9 @@ import time
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from commands import agents
+from commands import agent_batches, agents
 from domain import reservation
 from given import DEADLINE_S, Client, Plane
 from silence import Watched
@@ -210,3 +211,38 @@ def test_a_drains_deadline_on_a_node_that_came_back_ends_nothing_that_runs_elsew
     )
     watched.wait(5)
     assert plane.acme.ok("GET", f"/v1/reservations/{before['id']}")["state"] == "active"
+
+
+def test_a_lost_member_and_a_missing_device_are_told_each_in_its_turn(watched: Watched) -> None:
+    """O23, and reports that come many at once say the same as one by one."""
+    plane = watched.plane
+    pool_id, nodes = plane.fleet(nodes=3, gpus=4, quota=99)
+    before = gang(plane, pool_id)
+    gone, stays = nodes_of(before)
+    (spare,) = set(nodes) - {gone, stays}
+
+    def shows(gpus: int) -> None:
+        state = plane.store.load(stays).state
+        assert state.inventory is not None
+        found = replace(state.inventory, gpus=cards[:gpus])
+        agents.report_inventory(plane.store, stays, state.session, found)
+
+    def told() -> tuple[str, str | None]:
+        shown = plane.acme.ok("GET", f"/v1/reservations/{before['id']}")
+        return shown["state"], shown["degraded"]
+
+    found = plane.store.load(stays).state.inventory
+    assert found is not None
+    cards = found.gpus
+    shows(3)
+    assert told() == ("active", "DeviceMissing")
+    lose(watched, gone)
+    until(plane, plane.acme, before["id"], lambda r: spare in nodes_of(r))
+    assert told() == ("active", "NodeLost")
+    state = plane.store.load(spare).state
+    held = {a.id: "prepared" for a in state.allocations}
+    report = agent_batches.Report(spare, state.session, state.generation, held)  # type: ignore[arg-type]
+    assert agent_batches.report_statuses(plane.store, [report]) == [None]
+    assert told() == ("active", "DeviceMissing")
+    shows(4)
+    assert told() == ("active", None)

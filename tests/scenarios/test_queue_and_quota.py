@@ -14,6 +14,12 @@ def state(plane: Plane, client: Any, made: Any) -> str:
     return str(client.ok("GET", f"/v1/reservations/{made['id']}")["state"])
 
 
+def walk(plane: Plane, pool_id: str, queue: list[str], lease: Lease) -> None:
+    assert lease.fence is not None
+    for _, step in scheduler.walk(plane.wired.ports, pool_id, queue, lease.fence):
+        step()
+
+
 def test_an_offer_makes_a_pool_exist_and_withdrawing_it_ends_that_at_once(plane: Plane) -> None:
     site_id = plane.site()
     pool_id = plane.pool(site_id)
@@ -113,9 +119,9 @@ def test_when_something_frees_it_goes_to_priority_then_age(plane: Plane) -> None
     for following in ((plane.globex, first), (plane.acme, older), (plane.acme, younger)):
         holder[0].ok("POST", f"/v1/reservations/{holder[1]['id']}/cancel", {})
         plane.settle()
-        scheduler.walk(plane.wired.ports, pool_id, queue, lease.fence)
+        walk(plane, pool_id, queue, lease)
         plane.settle()
-        scheduler.walk(plane.wired.ports, pool_id, queue, lease.fence)
+        walk(plane, pool_id, queue, lease)
         queue.remove(following[1]["id"])
         assert state(plane, *following) == "placed"
         assert {plane.store.load(id).state.status for id in queue} <= {"pending"}

@@ -1,5 +1,7 @@
 """What time alone brings about, with the clock of a store that is ahead."""
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 from domain.event import Fence
@@ -23,7 +25,9 @@ def test_it_ends_when_its_time_is_over_and_its_atoms_when_they_are_torn_down(pla
     assert pass_time(plane, made, 61_000, fence)["version"] == ended["version"]
     assert plane.acme.ok("POST", f"/v1/reservations/{made['id']}/release", {})["version"] == ended["version"]
     assert plane.rows("SELECT upper_inf(during) FROM device_bookings") == [(True,)]
-    assert plane.rows("SELECT upper_inf(during) FROM quota_claims") == [(True,)], "quota is held until torn down"
+    assert plane.rows("SELECT DISTINCT upper_inf(during) FROM quota_claims") == [(True,)], (
+        "quota is held until torn down"
+    )
     plane.report(node_id)
     assert plane.acme.ok("GET", f"/v1/reservations/{made['id']}")["state"] == "released"
     assert plane.rows("SELECT 1 FROM quota_claims") == []
@@ -68,3 +72,15 @@ def test_a_due_end_comes_before_the_start_that_follows_it(plane: Plane, fence: F
     assert plane.acme.ok("GET", f"/v1/reservations/{first['id']}")["state"] == "released"
     plane.report(node_id)
     assert plane.acme.ok("GET", f"/v1/reservations/{second['id']}")["state"] == "active"
+
+
+def test_a_window_is_so_many_milliseconds_whatever_local_clocks_show(plane: Plane) -> None:
+    """O04: it begins and ends at 02:30 of the night in which European clocks go back."""
+    year = datetime.now(UTC).year + 1
+    sunday = max(day for n in range(25, 32) if (day := datetime(year, 10, n, tzinfo=UTC)).weekday() == 6)
+    start = int((sunday + timedelta(minutes=30)).timestamp() * 1000)
+    pool_id, _ = plane.fleet(gpus=1)
+    made = plane.acme.reserve(pool_id, startsAt=start, durationSeconds=3600).json()
+    assert (made["state"], made["startsAt"], made["endsAt"]) == ("placed", start, start + HOUR)
+    following = plane.acme.reserve(pool_id, startsAt=made["endsAt"], durationSeconds=3600).json()
+    assert (following["state"], following["endsAt"]) == ("placed", start + 2 * HOUR)

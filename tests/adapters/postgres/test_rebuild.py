@@ -30,6 +30,8 @@ def given(database: str) -> Iterator[Facts]:
 def busy_day(plane: Plane) -> None:
     """Rows in every table there is."""
     pool_id, nodes = plane.fleet(nodes=2)
+    plane.root.ok("PATCH", f"/v1/pools/{pool_id}", {"policy": {"admission": {"budgetCheck": "enforce"}}})
+    plane.root.ok("PUT", "/v1/budgets/tenant/acme", {"gpuHours": 1000})
     plane.root.ok("POST", f"/v1/nodes/{nodes[0]}/commands", {"name": "inspect"})
     plane.offer(pool_id, quota={"gpu": 20, "vcpu": 64})
     project_id = plane.project()
@@ -41,8 +43,14 @@ def busy_day(plane: Plane) -> None:
     for key in ("one", "two"):
         made = plane.acme.reserve(pool_id, key, startsAt=later, devices=gpus, scalars={"vcpu": 8}, projectId=project_id)
         assert made.status_code == 201, made.text
+    ran = plane.activate(plane.acme, plane.acme.reserve(pool_id, durationSeconds=60).json()["id"])
+    plane.acme.ok("POST", f"/v1/reservations/{ran['id']}/release", {})
+    plane.report(ran["allocations"][0]["nodeId"])
     waiting = plane.acme.reserve(pool_id, "three", startsAt=later)
     assert waiting.json()["state"] == "pending", waiting.text
+    longer = {"endsAt": made.json()["endsAt"] + 1}
+    plane.acme.ok("POST", f"/v1/reservations/{made.json()['id']}/extend", longer, Idempotency_Key="longer")
+    plane.activate(plane.acme, plane.acme.reserve(pool_id, "four", durationSeconds=1800).json()["id"])
     plane.settle()
 
 

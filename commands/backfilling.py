@@ -1,0 +1,82 @@
+"""A new claim while others wait ahead of it: decided at once by the rule of the queue (domain/queueing.py).
+
+Nobody waits for the scheduler to be told what was clear already. That two processes cannot break the rule is the
+database's affair: the append is refused when the queue is no longer the one that this was decided on.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from commands import placing, preempting
+from commands.ports import Race, Store
+from commands.unit import Unit
+from domain import queueing, reservation
+from domain.event import Change
+
+AHEAD: Final = 64
+"""Behind more than so many a claim waits for the scheduler's next walk."""
+
+
+class Behind(Struct, frozen=True):
+    """What the rule says of a claim with so many `ahead`, and on which version of the queue.
+
+    `allocations` are held where it is placed, `victims` are the changes that make room for it.
+    """
+
+    verdict: queueing.Verdict
+    allocations: tuple[reservation.Allocation, ...] | None
+    ahead: int
+    queue: int
+    victims: tuple[Change, ...] = ()
+
+
+def helps(unit: Unit, draft: reservation.Drafted) -> bool:
+    """Whether there is more to decide than that there is no room: others are ahead, or there is spot to preempt."""
+    if unit.behind or draft.spot:
+        return unit.behind
+    with unit.ports.calendars.locked(draft.pool_id) as calendar:
+        return bool(calendar.spots)
+
+
+def look(
+    unit: Unit, reservation_id: str, draft: reservation.Drafted, priority: int, window: tuple[int, int]
+) -> Behind | None:
+    """None where too many are ahead. Before it says that it waits it reads what the log had when it was asked."""
+    store, pool_id = unit.ports.store, draft.pool_id
+    queue = store.queue(pool_id, (draft.spot, priority, draft.at), AHEAD + 1)
+    if len(queue.ahead) > AHEAD:
+        return None
+    ahead = _waiters(store, queue.ahead, unit.now)
+    own = queueing.Waiter(reservation_id, draft.claim, window, draft.starts_at is None, spot=draft.spot)
+    verdict, places = placing.choose_behind(unit.ports, pool_id, ahead, own, unit.now)
+    if places is None:
+        unit.ports.calendars.lost(pool_id, (), window)
+        verdict, places = placing.choose_behind(unit.ports, pool_id, ahead, own, unit.now)
+    known = Behind(verdict, None, len(queue.ahead), queue.version)
+    if places is None:
+        return known
+    try:
+        victims = _victims(unit, verdict)
+    except Race:
+        unit.ports.calendars.drop([one.allocation_id for one in places])
+        raise
+    return replace(known, allocations=placing.allocate(unit.ports, places), victims=victims)
+
+
+def _waiters(store: Store, ids: Sequence[str], now: int) -> list[queueing.Waiter]:
+    waiters = []
+    for id, loaded in zip(ids, store.load_all(ids), strict=True):
+        state: reservation.State = loaded.state
+        window = placing.span(state, now) if placing.waits(state, now) else None
+        if window is not None:
+            waiters.append(placing.waiter(id, state, window))
+    return waiters
+
+
+def _victims(unit: Unit, verdict: queueing.Verdict) -> tuple[Change, ...]:
+    if verdict.preempts is None:
+        return ()
+    return tuple(preempting.changes(unit.load, verdict.preempts, unit.now, unit.admission_id, None))
