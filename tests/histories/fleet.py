@@ -1,6 +1,6 @@
 """The fleet of every history: one pool, three nodes of three GPUs, three tenants of whom one is another's child."""
 
-from typing import Final
+from typing import Final, Literal, NamedTuple
 
 from domain import device, node, offering, project, schedulability, site, tenant
 from domain import pool as pools
@@ -21,15 +21,24 @@ def session(tenant_id: str) -> Session:
     return Session(tenant_id, "who", "user", "sess_1", "user", root_tenant=tenant_id == ROOT)
 
 
+class Terms(NamedTuple):
+    """What is different from pool to pool."""
+
+    cleaning_s: int = 0
+    budget_check: Literal["off", "confirm", "enforce"] = "off"
+
+
 class Fleet:
     """Nodes `nodes` in the pool `pool_id`; what they sell is what `_devices` makes."""
 
-    def __init__(self, process: Process, new_id: Ids, cleaning_s: int) -> None:
+    def __init__(self, process: Process, new_id: Ids, terms: Terms) -> None:
         self.pool_id = new_id("pool")
         self.nodes = [new_id("node") for _ in range(NODES)]
         self._site_id = new_id("site")
         store, now = process.store, process.store.now()
-        policy = pools.Policy(cleaning_seconds=cleaning_s, disruption_budget=0.5)
+        policy = pools.Policy(
+            cleaning_seconds=terms.cleaning_s, disruption_budget=0.5, admission=pools.Admission(terms.budget_check)
+        )
         made = pools.Created(
             "h100", self._site_id, ROOT, "eu-north", "metal-host", "H100", 80, "exclusive", "bcd", policy, now
         )

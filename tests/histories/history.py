@@ -15,7 +15,7 @@ from domain import clock as clocks
 from domain.event import Fence
 from histories import invariants
 from histories.clock import Clock, ours
-from histories.fleet import Fleet, session
+from histories.fleet import Fleet, Terms, session
 from histories.model import Model
 from histories.process import ROOT, Ids, Process, read
 from naive import busy_in_calendar
@@ -43,7 +43,7 @@ _LAST: Final[LiteralString] = "SELECT last_value FROM stored_events_position"
 class History:
     """`processes` share the database and nothing else; the read models are brought on by `project`."""
 
-    def __init__(self, dsn: str, writes: Pool, reads: Pool, cleaning_s: int) -> None:
+    def __init__(self, dsn: str, writes: Pool, reads: Pool, terms: Terms) -> None:
         self._dsn, self._writes, self._reads = dsn, writes, reads
         self.clock = Clock(reads)
         self.new_id = Ids()
@@ -54,8 +54,8 @@ class History:
         self._projected, self._seen = Tail(self._origin), Tail(self._origin)
         self._checked = (0, 0, 0)
         self.model = Model()
-        self.gap_ms = cleaning_s * 1000
-        self.fleet = Fleet(self.processes[0], self.new_id, cleaning_s)
+        self.gap_ms = terms.cleaning_s * 1000
+        self.fleet = Fleet(self.processes[0], self.new_id, terms)
 
     def rows(self, sql: LiteralString) -> list[tuple[Any, ...]]:
         with self._reads.connection() as connection:
@@ -168,7 +168,7 @@ class History:
 
 
 @contextmanager
-def on_database(dsn: str, empty: Callable[[], object]) -> Iterator[Callable[[int], History]]:
+def on_database(dsn: str, empty: Callable[[], object]) -> Iterator[Callable[[Terms], History]]:
     """What begins a history on an emptied database, whose clock is ours meanwhile."""
     with (
         psycopg.connect(dsn, autocommit=True) as connection,
@@ -177,8 +177,8 @@ def on_database(dsn: str, empty: Callable[[], object]) -> Iterator[Callable[[int
         pool(dsn, 4, by_key=True) as reads,
     ):
 
-        def begin(cleaning_s: int) -> History:
+        def begin(terms: Terms) -> History:
             empty()
-            return History(dsn, writes, reads, cleaning_s)
+            return History(dsn, writes, reads, terms)
 
         yield begin

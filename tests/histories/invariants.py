@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import combinations, pairwise
 from typing import Any, Final
 
-from domain import reservation
+from domain import queueing, reservation
 from domain.claim import Claim
 from domain.event import Recorded
 from histories.fleet import ROOT
@@ -34,9 +34,15 @@ def of_event(model: Model, recorded: Recorded, gap_ms: int) -> None:
             assert len(allocations) == of.draft.claim.nodes
             has_what_it_claims(model, of, [one.id for one in allocations])
             books_nothing_twice(model, of, gap_ms)
+            delays_nobody_ahead(model, of)
         case reservation.ReleaseStarted(reason="LeaseLapsed", at=at):
             assert of.lease_until is not None
             assert of.lease_until <= at, f"{of.id} was renewed until {of.lease_until}"
+        case reservation.Extended(former_ends_at=former, ends_at=ends_at) if former < ends_at:
+            assert of.claim is not None
+            over = over_quota(model, of.claim.scopes, of.claim.amounts, former, ends_at, of.id)
+            assert not over, f"{of.id} is extended over {over}"
+            books_nothing_twice(model, of, gap_ms)
         case reservation.MemberPlaced(allocation=one):
             has_what_it_claims(model, of, [one.id])
             books_nothing_twice(model, of, gap_ms)
@@ -134,6 +140,20 @@ def books_nothing_twice(model: Model, of: Booked, gap_ms: int) -> None:
                 assert used + amount <= model.nodes[hold.node_id].scalars[scalar]
 
 
+def delays_nobody_ahead(model: Model, of: Booked) -> None:
+    """What was promised to whoever waits ahead is kept for it (domain/queueing.py)."""
+    rank = model.rank(of)
+    for other in model.waiting():
+        promise = other.promise
+        if promise is None or promise.earliest_start is None or model.rank(other) > rank:
+            continue
+        start, end = promise.earliest_start, promise.earliest_start + other.draft.duration_seconds * 1000
+        kept = {atom for seat in promise.place for atom in seat.atoms}
+        for hold in of.holds.values():
+            crosses = hold.start < end - queueing.SLACK_MS and start + queueing.SLACK_MS < hold.end
+            assert not (crosses and kept & set(hold.atoms)), f"{of.id} takes what {other.id} was promised"
+
+
 def instants_of(holds: Iterable[Hold], start: int, end: int) -> list[int]:
     bounds = {start} | {bound for hold in holds for bound in (hold.start, hold.end)}
     return sorted(at for at in bounds if start <= at < end)
@@ -215,7 +235,9 @@ def window_of(of: Booked) -> tuple[int, int | None]:
         return of.start, None if of.status == "releasing" else of.end
     if of.draft.starts_at is not None:
         return of.draft.starts_at, of.draft.starts_at + duration_ms
-    return of.draft.at, of.draft.at + of.draft.max_pending_seconds * 1000 + duration_ms
+    assert of.claim is not None
+    admitted = of.claim.start if "awaiting-confirmation" in of.past else of.draft.at
+    return admitted, admitted + of.draft.max_pending_seconds * 1000 + duration_ms
 
 
 def queue_is_who_waits(model: Model, rows: list[Row]) -> None:

@@ -12,9 +12,9 @@ from commands.controllers import timekeeper
 from domain import claim, errors
 from domain.event import Fence
 from histories import invariants, room
-from histories.fleet import NODES, TENANTS, session
+from histories.fleet import NODES, TENANTS, Terms, session
 from histories.history import History
-from histories.model import FINAL, RUNNING, Booked
+from histories.model import BOOKED, FINAL, RUNNING, Booked
 from histories.process import ROOT
 
 MINUTE: Final = 60_000
@@ -22,6 +22,7 @@ HOUR: Final = 60 * MINUTE
 LOOKS: Final = 31
 """So many rounds, and the worker has walked every queue."""
 
+POOLS = st.builds(Terms, st.sampled_from([0, 60]), st.sampled_from(["off", "off", "confirm", "enforce"]))
 LINES = st.builds(
     claim.DeviceLine,
     st.just("gpu"),
@@ -75,13 +76,13 @@ class Agent:
 
 
 class Histories(RuleBasedStateMachine):
-    begin: ClassVar[Callable[[int], History]]
+    begin: ClassVar[Callable[[Terms], History]]
 
-    @initialize(cleaning_s=st.sampled_from([0, 60]), audited=st.sampled_from([True, False, False, False, False]))
-    def start(self, cleaning_s: int, audited: bool) -> None:
+    @initialize(terms=POOLS, audited=st.sampled_from([True, False, False, False, False]))
+    def start(self, terms: Terms, audited: bool) -> None:
         """To compare all tables with the log takes as long as fifty steps: not every history ends with it."""
-        self.of = type(self).begin(cleaning_s)
-        self.audited = audited
+        self.of = type(self).begin(terms)
+        self.audited, self.budget_check = audited, terms.budget_check
         self.clock, self.model = self.of.clock, self.of.model
         self.made: list[str] = []
         self.agents = {id: Agent() for id in self.of.fleet.nodes}
@@ -114,6 +115,7 @@ class Histories(RuleBasedStateMachine):
         start = self.clock.now + (ahead or 0)
         must = (
             not process.behind
+            and self.budget_check == "off"
             and not self.model.waiting()
             and room.fits(self.model, asked, start, start + seconds * 1000, self.of.gap_ms)
         )
@@ -140,9 +142,12 @@ class Histories(RuleBasedStateMachine):
             scopes = [one for one in invariants.scopes(self.model, tenant, terms.get("project_id")) if one is not None]
             end = start + (seconds + terms.get("max_pending_seconds", 86_400)) * 1000
             assert invariants.over_quota(self.model, scopes, invariants.amounts(asked), start, end)
+        except errors.BudgetExceeded:
+            assert self.budget_check == "enforce"
         else:
             self.made.append(made.body.id)
-            assert made.body.state in (("placed",) if must else ("placed", "pending"))
+            may = ("placed", "pending", *(["awaiting-confirmation"] if self.budget_check == "confirm" else []))
+            assert made.body.state in (("placed",) if must else may)
 
     @precondition(lambda self: self.made)
     @rule(by=ONE, pick=PICK, verb=st.sampled_from(["cancel", "release", "renew"]))
@@ -162,12 +167,52 @@ class Histories(RuleBasedStateMachine):
             assert of.status in TAKES[verb] or (again and self.of.processes[by].head() == head)
 
     @precondition(lambda self: self.made)
+    @rule(by=ONE, pick=PICK, minutes=st.integers(-60, 120))
+    def extend(self, by: int, pick: int, minutes: int) -> None:
+        """Refused, nothing of it changes."""
+        of, process = self._picked(pick), self.of.processes[by]
+        end = (of.end or self.clock.now) + minutes * MINUTE
+        before = process.store.load(of.id).version
+        try:
+            key = f"key-{self.of.new_id('key')}"
+            process.ask("reservations.extend", session(of.draft.tenant_id), key, id=of.id, ends_at=end)
+        except errors.IllegalTransition:
+            assert of.status not in BOOKED
+        except errors.Invalid:
+            assert end < self.clock.now or end <= (of.start or 0)
+        except errors.Conflict:
+            assert of.status in BOOKED
+            assert minutes > 0, "a shortening is in nobody's way"
+        else:
+            self.of.note()
+            assert of.end == end
+            return
+        assert process.store.load(of.id).version == before
+
+    @precondition(lambda self: self.made)
+    @rule(by=ONE, pick=PICK)
+    def confirm(self, by: int, pick: int) -> None:
+        of, process = self._picked(pick), self.of.processes[by]
+        awaits = of.status == "awaiting-confirmation"
+        try:
+            process.ask("reservations.confirm", session(of.draft.tenant_id), id=of.id)
+        except errors.IllegalTransition:
+            assert not awaits
+        except (errors.DoubleBooked, errors.QuotaExceeded, errors.NotFound):
+            assert awaits
+
+    @precondition(lambda self: self.made)
     @rule(by=ONE, pick=PICK)
     def evict(self, by: int, pick: int) -> None:
         of, pool_id = self._picked(pick), self.of.fleet.pool_id
-        self.of.processes[by].ask("pools.evict", session(ROOT), id=pool_id, reservation_id=of.id, reason="test")
-        self.of.note()
-        assert of.status in FINAL or of.status == "releasing"
+        admitted = of.status not in ("draft", "awaiting-confirmation")
+        try:
+            self.of.processes[by].ask("pools.evict", session(ROOT), id=pool_id, reservation_id=of.id, reason="test")
+        except errors.NotFound:
+            assert not admitted or of.claim is None
+        else:
+            self.of.note()
+            assert of.status in FINAL or of.status == "releasing"
 
     def _picked(self, pick: int) -> Booked:
         return self.model.reservations[self.made[pick % len(self.made)]]
@@ -194,6 +239,10 @@ class Histories(RuleBasedStateMachine):
         kind, id, who = ("project", self.of.fleet.project_id, "acme") if of == "project" else ("tenant", of, ROOT)
         limits = {} if gpu is None else {"gpu": gpu}
         self.of.processes[by].ask("quotas.set", session(who), kind=kind, id=id, limits=limits)
+
+    @rule(by=ONE, tenant=TENANT, gpu_hours=st.none() | st.integers(0, 20))
+    def budget(self, by: int, tenant: str, gpu_hours: int | None) -> None:
+        self.of.processes[by].ask("budgets.set", session(ROOT), kind="tenant", id=tenant, gpu_hours=gpu_hours)
 
     @rule(by=ONE, node=NODE, verb=st.sampled_from([*SERVICE, "plan", "drain until"]), ahead=st.integers(0, 3))
     def serve(self, by: int, node: int, verb: str, ahead: int) -> None:

@@ -84,6 +84,7 @@ class Booked:
     end: int | None = None
     give_up_at: int | None = None
     lease_until: int | None = None
+    promise: reservation.Waits | None = None
     claim: Claim | None = None
     holds: dict[str, Hold] = field(default_factory=dict)
     past: list[str] = field(default_factory=list)
@@ -167,8 +168,14 @@ class Model:
                 of.priority = priority
                 of.claim = Claim(claimed.scopes, dict(claimed.resources), claimed.from_, claimed.until)
             case reservation.Queued():
-                of.give_up_at, of.holds = event.give_up_at, {}
+                of.give_up_at, of.holds, of.promise = event.give_up_at, {}, None
+            case reservation.Waits():
+                of.promise = event if event.place else None
             case reservation.Placed():
+                assert of.claim is not None
+                assert of.claim.start <= event.starts_at < event.ends_at <= of.claim.end, (
+                    f"{of.id} was not admitted then"
+                )
                 of.start, of.end = event.starts_at, event.ends_at
                 of.claim = self._narrowed(of, event.starts_at, event.ends_at)
                 of.holds = {a.id: self._hold(of, a, event.starts_at, event.ends_at) for a in event.allocations}
@@ -224,7 +231,7 @@ class Model:
     def _ends_at(self, of: Booked, end: int) -> None:
         of.end, of.claim = end, self._narrowed(of, None, end)
         for hold in of.holds.values():
-            hold.end = end if hold.live else hold.end
+            hold.end = max(hold.start + 1, end) if hold.live else hold.end
 
     def holds(self) -> Iterable[Hold]:
         for of in self.reservations.values():
@@ -234,7 +241,10 @@ class Model:
     def waiting(self) -> list[Booked]:
         """The queue: priority, then age; spot last."""
         found = [of for of in self.reservations.values() if of.status == "pending"]
-        return sorted(found, key=lambda of: (of.draft.spot, -of.priority, of.since, of.id))
+        return sorted(found, key=self.rank)
+
+    def rank(self, of: Booked) -> tuple[bool, int, int, str]:
+        return of.draft.spot, -of.priority, of.since, of.id
 
     def offer(self, tenant_id: str, pool_owner: str) -> str | None:
         """The nearest offering alone counts: its own, else the nearest ancestor's that includes those below."""

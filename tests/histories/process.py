@@ -8,6 +8,7 @@ from adapters.calendars import Calendars
 from adapters.cel import CelSelectors
 from adapters.dispatch import Dispatcher
 from adapters.postgres import reader
+from adapters.postgres.budgets import Budgets
 from adapters.postgres.pool import Pool
 from adapters.postgres.reader import Tail
 from adapters.postgres.store import EventStore
@@ -59,7 +60,9 @@ class Process:
         self._tail = Tail(origin)
         self.store = EventStore(writes, table.INLINE, ROOT, new_id)
         self.calendars = Calendars(self.head, self._wait, clock.monotonic)
-        self.ports = Ports(self.store, Everything(), self.calendars, CelSelectors(), new_id, lambda: "secret")
+        self.ports = Ports(
+            self.store, Everything(), self.calendars, CelSelectors(), new_id, lambda: "secret", Budgets(writes)
+        )
         self._dispatcher = Dispatcher(
             self.ports, self.store, reads, self.head, lambda position, seconds: True, self.head
         )
