@@ -4,7 +4,7 @@ import argparse
 import time
 
 import psycopg
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 import conftest
@@ -12,7 +12,12 @@ from histories.history import on_database
 from histories.machine import Histories
 
 ROUND = settings(
-    max_examples=20, stateful_step_count=60, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+    max_examples=10,
+    stateful_step_count=50,
+    deadline=None,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+    phases=(Phase.generate, Phase.shrink),
 )
 
 

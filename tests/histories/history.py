@@ -37,6 +37,8 @@ LOOK_MS: Final = 600
 TRUST_MS: Final = 61_000
 """For so long the clocks must agree before deadlines go on."""
 TTL_LOOKS: Final = 9
+CAPACITY_EVERY: Final = 3
+"""Its twenty questions take longer than all other checks together."""
 _LAST: Final[LiteralString] = "SELECT last_value FROM stored_events_position"
 
 
@@ -52,7 +54,7 @@ class History:
         self._runner = Runner(reads, table.ASYNC, self._origin)
         self._runner.load()
         self._projected, self._seen = Tail(self._origin), Tail(self._origin)
-        self._checked = (0, 0, 0)
+        self._checked, self._looks = (0, 0, 0), 0
         self.model = Model()
         self.gap_ms = terms.cleaning_s * 1000
         self.fleet = Fleet(self.processes[0], self.new_id, terms)
@@ -137,7 +139,9 @@ class History:
         if stands != self._checked:
             self._checked = stands
             self._check_tables()
-            self._check_capacity()
+            self._looks += 1
+            if self._looks % CAPACITY_EVERY == 0:
+                self._check_capacity()
 
     def check_calendar(self, process: Process) -> None:
         busy = busy_in_calendar(process.calendars, self.fleet.pool_id)

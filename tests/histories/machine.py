@@ -15,7 +15,7 @@ from histories import invariants, room
 from histories.fleet import NODES, TENANTS, Terms, session
 from histories.history import History
 from histories.model import BOOKED, FINAL, RUNNING, Booked
-from histories.process import ROOT
+from histories.process import ROOT, Process
 
 MINUTE: Final = 60_000
 HOUR: Final = 60 * MINUTE
@@ -51,6 +51,8 @@ TENANT = st.sampled_from(TENANTS)
 AHEAD = st.sampled_from([None, None, None, 0, 10 * MINUTE, HOUR, 2 * HOUR])
 SECONDS = st.sampled_from([600, 1200, 3600, 7200])
 
+SOME = st.lists(st.tuples(TENANT, SMALL, AHEAD, SECONDS), min_size=1, max_size=4)
+
 TAKES: Final = {
     "cancel": frozenset({"draft", "awaiting-confirmation", "pending", "placed", "binding"}),
     "release": RUNNING,
@@ -78,8 +80,8 @@ class Agent:
 class Histories(RuleBasedStateMachine):
     begin: ClassVar[Callable[[Terms], History]]
 
-    @initialize(terms=POOLS, audited=st.sampled_from([True, False, False, False, False]))
-    def start(self, terms: Terms, audited: bool) -> None:
+    @initialize(terms=POOLS, audited=st.sampled_from([True, False, False, False, False]), asked=SOME)
+    def start(self, terms: Terms, audited: bool, asked: list[tuple[str, claim.Claim, int | None, int]]) -> None:
         """To compare all tables with the log takes as long as fifty steps: not every history ends with it."""
         self.of = type(self).begin(terms)
         self.audited, self.budget_check = audited, terms.budget_check
@@ -88,6 +90,7 @@ class Histories(RuleBasedStateMachine):
         self.agents = {id: Agent() for id in self.of.fleet.nodes}
         self.old_fences: list[Fence] = []
         self.of.note()
+        self.create_some(0, asked)
 
     # tenants
 
@@ -105,10 +108,14 @@ class Histories(RuleBasedStateMachine):
         project = self.of.fleet.project_id if terms.pop("project", tenant) != tenant and tenant == "acme" else None
         self._create(by, tenant, asked, ahead, seconds, project_id=project, **terms)
 
-    @rule(by=ONE, tenant=TENANT, asked=SMALL, ahead=AHEAD, seconds=SECONDS)
-    def create_small(self, by: int, tenant: str, asked: claim.Claim, ahead: int | None, seconds: int) -> None:
+    @rule(by=ONE, asked=SOME)
+    def create_some(self, by: int, asked: list[tuple[str, claim.Claim, int | None, int]]) -> None:
         """What most days are made of."""
-        self._create(by, tenant, asked, ahead, seconds)
+        for tenant, one, ahead, seconds in asked:
+            self._create(by, tenant, one, ahead, seconds)
+            self.of.note()
+
+    create_more = create_some
 
     def _create(self, by: int, tenant: str, asked: claim.Claim, ahead: int | None, seconds: int, **terms: Any) -> None:
         process = self.of.processes[by]
@@ -154,7 +161,9 @@ class Histories(RuleBasedStateMachine):
     def act(self, by: int, pick: int, verb: str) -> None:
         """A verb is taken in the states that domain.md §5 names, and said again it changes nothing."""
         of, head = self._picked(pick), self.of.processes[by].head()
-        gone = of.status in ("releasing", "released") and verb != "renew" and "Cancelled" in (of.reason, verb + "led")
+        gone = of.status in ("releasing", "released") and (
+            verb == "release" or (verb, of.reason) == ("cancel", "Cancelled")
+        )
         again = gone or (verb == "cancel" and of.status == "cancelled")
         try:
             self.of.processes[by].ask(f"reservations.{verb}", session(of.draft.tenant_id), id=of.id)
@@ -167,8 +176,19 @@ class Histories(RuleBasedStateMachine):
             assert of.status in TAKES[verb] or (again and self.of.processes[by].head() == head)
 
     @precondition(lambda self: self.made)
-    @rule(by=ONE, pick=PICK, minutes=st.integers(-60, 120))
-    def extend(self, by: int, pick: int, minutes: int) -> None:
+    @rule(
+        by=ONE, pick=PICK, verb=st.sampled_from(["extend", "extend", "confirm", "evict"]), minutes=st.integers(-60, 120)
+    )
+    def act_once(self, by: int, pick: int, verb: str, minutes: int) -> None:
+        match verb:
+            case "extend":
+                self._extend(by, pick, minutes)
+            case "confirm":
+                self._confirm(by, pick)
+            case _:
+                self._evict(by, pick)
+
+    def _extend(self, by: int, pick: int, minutes: int) -> None:
         """Refused, nothing of it changes."""
         of, process = self._picked(pick), self.of.processes[by]
         end = (of.end or self.clock.now) + minutes * MINUTE
@@ -189,9 +209,7 @@ class Histories(RuleBasedStateMachine):
             return
         assert process.store.load(of.id).version == before
 
-    @precondition(lambda self: self.made)
-    @rule(by=ONE, pick=PICK)
-    def confirm(self, by: int, pick: int) -> None:
+    def _confirm(self, by: int, pick: int) -> None:
         of, process = self._picked(pick), self.of.processes[by]
         awaits = of.status == "awaiting-confirmation"
         try:
@@ -201,9 +219,7 @@ class Histories(RuleBasedStateMachine):
         except (errors.DoubleBooked, errors.QuotaExceeded, errors.NotFound):
             assert awaits
 
-    @precondition(lambda self: self.made)
-    @rule(by=ONE, pick=PICK)
-    def evict(self, by: int, pick: int) -> None:
+    def _evict(self, by: int, pick: int) -> None:
         of, pool_id = self._picked(pick), self.of.fleet.pool_id
         admitted = of.status not in ("draft", "awaiting-confirmation")
         try:
@@ -219,30 +235,34 @@ class Histories(RuleBasedStateMachine):
 
     # the owner and its nodes
 
-    @rule(by=ONE, tenant=TENANT, gpu=st.integers(0, 9), priority=st.integers(-1, 6), below=st.booleans())
-    def offer(self, by: int, tenant: str, gpu: int, priority: int, below: bool) -> None:
-        """Made or changed; of nothing at all, withdrawn."""
+    @rule(
+        by=ONE,
+        of=st.sampled_from(["offer", "tenant", "project", "budget"]),
+        tenant=TENANT,
+        most=st.none() | st.integers(0, 9),
+    )
+    def limit(self, by: int, of: str, tenant: str, most: int | None) -> None:
+        """Of nothing at all an offer is withdrawn, anything else is no limit any more."""
+        ask, id = self.of.processes[by].ask, self.of.fleet.project_id if of == "project" else tenant
+        if of == "offer":
+            self._offer(by, tenant, most)
+        elif of == "budget":
+            ask("budgets.set", session(ROOT), kind="tenant", id=id, gpu_hours=most)
+        else:
+            who, limits = "acme" if of == "project" else ROOT, {} if most is None else {"gpu": most}
+            ask("quotas.set", session(who), kind=of, id=id, limits=limits)
+
+    def _offer(self, by: int, tenant: str, gpu: int | None) -> None:
         process, of = self.of.processes[by], {"id": self.of.fleet.pool_id, "tenant_id": tenant}
-        if gpu:
-            terms = {"quota": {"gpu": gpu, "vcpu": 2 * gpu}, "priority": priority, "include_descendants": below}
-            process.ask("pools.offer", session(ROOT), **of, **terms)
+        if gpu is not None:
+            quota = {"gpu": gpu, "vcpu": 2 * gpu}
+            process.ask("pools.offer", session(ROOT), **of, quota=quota, priority=gpu % 4, include_descendants=gpu > 3)
             return
         offered = any(one.tenant_id == tenant and not one.withdrawn for one in self.model.offers.values())
         try:
             process.ask("pools.withdraw", session(ROOT), **of)
         except errors.NotFound:
             assert not offered
-
-    @rule(by=ONE, of=st.sampled_from([*TENANTS, "project"]), gpu=st.none() | st.integers(0, 9))
-    def quota(self, by: int, of: str, gpu: int | None) -> None:
-        """Without a limit for it there is none."""
-        kind, id, who = ("project", self.of.fleet.project_id, "acme") if of == "project" else ("tenant", of, ROOT)
-        limits = {} if gpu is None else {"gpu": gpu}
-        self.of.processes[by].ask("quotas.set", session(who), kind=kind, id=id, limits=limits)
-
-    @rule(by=ONE, tenant=TENANT, gpu_hours=st.none() | st.integers(0, 20))
-    def budget(self, by: int, tenant: str, gpu_hours: int | None) -> None:
-        self.of.processes[by].ask("budgets.set", session(ROOT), kind="tenant", id=tenant, gpu_hours=gpu_hours)
 
     @rule(by=ONE, node=NODE, verb=st.sampled_from([*SERVICE, "plan", "drain until"]), ahead=st.integers(0, 3))
     def serve(self, by: int, node: int, verb: str, ahead: int) -> None:
@@ -291,14 +311,17 @@ class Histories(RuleBasedStateMachine):
 
     # time and processes
 
-    @rule(minutes=st.sampled_from([1, 4, 6, 15, 60, 600]))
-    def time_passes(self, minutes: int) -> None:
-        """And nobody does anything: the longest is an outage."""
-        self.clock.passes(minutes * MINUTE)
-
-    @rule(minutes=st.sampled_from([-90, -5, 5, 90]))
-    def clock_is_set(self, minutes: int) -> None:
-        self.clock.steps(minutes * MINUTE)
+    @rule(
+        minutes=st.sampled_from([1, 4, 6, 15, 60, 600]),
+        is_set=st.sampled_from([False, False, True, True]),
+        back=st.booleans(),
+    )
+    def time_passes(self, minutes: int, is_set: bool, back: bool) -> None:
+        """And nobody does anything: the longest is an outage. Or somebody sets the wall clock."""
+        if is_set:
+            self.clock.steps(min(minutes, 90) * MINUTE * (-1 if back else 1))
+        else:
+            self.clock.passes(minutes * MINUTE)
 
     @rule()
     def controllers_run(self) -> None:
@@ -345,26 +368,25 @@ class Histories(RuleBasedStateMachine):
 
     more_goes_well = all_goes_well
 
-    @rule(by=ONE, does=st.sampled_from(["stands still", "goes on", "restarts", "takes over"]))
+    @rule(by=ONE, does=st.sampled_from(["stands still", "goes on", "goes on", "restarts", "takes over"]))
     def process(self, by: int, does: str) -> None:
         """Its follower stands still; all that it knew is gone; it takes over from the other, which was not heard of."""
         match does:
             case "restarts":
                 self.of.restart(by)
             case "takes over":
-                former = self.of.take_over(by)
-                self.old_fences += [former] if former else []
+                self.old_fences += [former] if (former := self.of.take_over(by)) else []
+                self._who_was_overtaken_writes(self.of.processes[1 - by])
             case _:
                 self.of.processes[by].behind = does == "stands still"
 
-    @precondition(lambda self: self.old_fences)
-    @rule(by=ONE)
-    def who_was_overtaken_writes(self, by: int) -> None:
-        process = self.of.processes[by]
+    def _who_was_overtaken_writes(self, process: Process) -> None:
+        self.of.note()
         head = process.head()
-        for of in [of for of in self.model.reservations.values() if of.status not in FINAL]:
-            with suppress(errors.Fenced):
-                assert timekeeper.step(process.store, of.id, self.old_fences[-1]) is None
+        for fence in self.old_fences[-1:]:
+            for of in [of for of in self.model.reservations.values() if of.status not in FINAL]:
+                with suppress(errors.Fenced):
+                    assert timekeeper.step(process.store, of.id, fence) is None
         assert process.head() == head, "a write with an old epoch is refused"
 
     @invariant()

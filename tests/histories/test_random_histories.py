@@ -18,7 +18,7 @@ def machine(emptied: Callable[[], str], migrated: str) -> Iterator[type[Historie
 
 def test_whatever_happens_every_invariant_holds_after_it(machine: type[Histories]) -> None:
     bounds = settings(
-        max_examples=25,
+        max_examples=15,
         stateful_step_count=30,
         deadline=None,
         derandomize=True,
