@@ -1,0 +1,327 @@
+"""How many devices every node of a pool will have free, at any instant (decision 16).
+
+Time from now on is cut into stretches, each with a few hundred changes of nodes. A stretch keeps what is true at its
+start: for every class and every number of free devices, the nodes that have so many, as one integer with a bit a node.
+What is true at an instant is that, put right for the nodes that change between. Stretches are bound in chapters: what a
+booking changes all through a chapter is noted once, on the chapter.
+
+The bits stand in the order of a ring of hashes, so that searches that begin at different places meet different nodes.
+"""
+
+from bisect import bisect_left, bisect_right, insort
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from functools import reduce
+from operator import or_
+
+from domain.timeline import ALWAYS, ANY, FOREVER, Entry, Picture, Segment
+
+CHANGES = 256
+"""Most changes of a stretch; more means fewer stretches to keep right, and more nodes to look at in a search."""
+STRETCHES = 64
+"""Most stretches of a chapter."""
+SAMPLES = 32
+"""Most stretches whose starts are asked whether a node stays free all through a window."""
+
+Levels = dict[str, dict[int, int]]
+"""By class and by number of free devices: the nodes that have so many."""
+EVERY = -1
+"""The bits of all nodes."""
+
+
+class Stretch:
+    """`levels` are true at `start`; `changes` are after it, up to and including the start of the next one."""
+
+    __slots__ = ("changes", "levels", "start")
+
+    def __init__(self, start: int, levels: Levels, changes: list[tuple[int, str]]) -> None:
+        self.start = start
+        self.levels = levels
+        self.changes = changes
+
+
+class Chapter:
+    """Stretches that follow each other; `common` are bits that are the other way round in all of them."""
+
+    __slots__ = ("common", "starts", "stretches")
+
+    def __init__(self, stretches: list[Stretch], common: Levels) -> None:
+        self.stretches = stretches
+        self.starts = [stretch.start for stretch in stretches]
+        self.common = common
+
+    def level(self, stretch: Stretch, class_: str, need: int) -> dict[int, int]:
+        """The nodes by how many of the class they have free at the start of a stretch, from `need` on."""
+        own, common = stretch.levels.get(class_, {}), self.common.get(class_)
+        if not common:
+            return {count: bits for count, bits in own.items() if count >= need}
+        both = {count: own.get(count, 0) ^ common.get(count, 0) for count in {*own, *common} if count >= need}
+        return {count: bits for count, bits in both.items() if bits}
+
+
+class Outlook:
+    """`entries` are the calendar's; one that is not schedulable stands on the ring and is offered nowhere."""
+
+    def __init__(self, entries: Mapping[str, Entry]) -> None:
+        self._entries = entries
+        self._places: list[int] = []
+        self._ids: list[str] = []
+        self._chapters = [Chapter([Stretch(ALWAYS, {}, [])], {})]
+        self._firsts = [ALWAYS]
+
+    def enter(self, entry: Entry) -> None:
+        """Give a new node its place on the ring."""
+        rank = bisect_left(self._places, entry.place)
+        while rank < len(self._places) and self._places[rank] == entry.place:
+            rank, entry.place = rank + 1, entry.place + 1
+        self._places.insert(rank, entry.place)
+        self._ids.insert(rank, entry.node.id)
+        self._reshape(rank, rank + 1, rank)
+
+    def leave(self, entry: Entry) -> None:
+        """Take a node that is withdrawn off the ring."""
+        rank = self._rank(entry)
+        del self._places[rank], self._ids[rank]
+        self._reshape(rank, rank, rank + 1)
+
+    def offer(self, entry: Entry) -> None:
+        now = self._firsts[0]
+        self._turn(entry, entry.sold(), entry.timeline.segments(now, FOREVER))
+        self._note(entry, entry.timeline.boundaries(now + 1, FOREVER - 1))
+
+    def withdraw(self, entry: Entry) -> None:
+        now = self._firsts[0]
+        self._strike(entry, entry.timeline.boundaries(now + 1, FOREVER - 1))
+        self._turn(entry, entry.sold(), entry.timeline.segments(now, FOREVER))
+
+    def changed(self, entry: Entry, among: int, before: Picture, after: Picture) -> None:
+        """A timeline was written to; only the devices `among` these may be more or less busy than before."""
+        now, (was, pieces), (is_, others) = self._firsts[0], before, after
+        sold = entry.sold(among)
+        self._strike(entry, [instant for instant in was if instant > now and instant not in is_])
+        self._turn(entry, sold, pieces)
+        self._turn(entry, sold, others)
+        self._note(entry, [instant for instant in is_ if instant > now and instant not in was])
+
+    def advance(self, clock: int) -> set[str]:
+        """Forget what was before `clock`; the nodes that changed until then."""
+        passed: set[str] = set()
+        while (following := self._next_start(0, 0)) <= clock:
+            passed.update(node_id for _, node_id in self._chapters[0].stretches[0].changes)
+            self._drop_first()
+            assert self._firsts[0] == following
+        chapter = self._chapters[0]
+        first = chapter.stretches[0]
+        upto = bisect_left(first.changes, (clock + 1,))
+        recently = {node_id for _, node_id in first.changes[:upto]}
+        self._carry(first.levels, recently, first.start, clock)
+        del first.changes[:upto]
+        self._firsts[0] = chapter.starts[0] = first.start = max(first.start, clock)
+        return passed | recently
+
+    def levels(self, class_: str, need: int, instant: int) -> Iterator[tuple[int, int]]:
+        """By number of free devices at `instant`, the fewest first and from `need` on: the nodes that have so many."""
+        if class_ == ANY:
+            yield from self._of_any_class(instant)
+            return
+        chapter, stretch = self._find(instant)
+        upto = bisect_left(stretch.changes, (instant + 1,))
+        base = chapter.level(stretch, class_, need)
+        if not upto:
+            yield from sorted(base.items())
+            return
+        elsewhere, came = self._moved({node_id for _, node_id in stretch.changes[:upto]}, class_, instant)
+        for count in sorted({*base, *(count for count in came if count >= need)}):
+            bits = base.get(count, 0)
+            if bits := bits ^ (bits & elsewhere) | came.get(count, 0):
+                yield count, bits
+
+    def _of_any_class(self, instant: int) -> list[tuple[int, int]]:
+        """Nothing is kept of it: claims without any device are no business of a pool (commands.reservations)."""
+        offered = [id for id, entry in self._entries.items() if entry.node.schedulable]
+        return sorted(self._moved(offered, ANY, instant)[1].items())
+
+    def steady(self, class_: str, need: int, start: int, until: int) -> int:
+        """All nodes but some that do not have `need` free devices all through the window: a stretch's start tells."""
+        within = list(self._between(start, until)) if need else []
+        bits = EVERY
+        for chapter, stretch in within[:: -(-len(within) // SAMPLES) or 1]:
+            bits &= _united(chapter.level(stretch, class_, need).values())
+        return bits
+
+    def around(self, nodes: int, origin: int) -> Iterator[tuple[int, str]]:
+        """The bit and the id of each of the nodes, all around the ring from the place `origin` on."""
+        rank = bisect_left(self._places, origin)
+        low = nodes & ((1 << rank) - 1)
+        for rest in (nodes ^ low, low):
+            while rest:
+                bit = rest & -rest
+                yield bit, self._ids[bit.bit_length() - 1]
+                rest ^= bit
+
+    def openings(self, class_: str, need: int, after: int, length: int) -> Iterator[tuple[int, str]]:
+        """In order, the changes after `after` from which on a node may have `need` free devices for `length` ms.
+
+        Left out are nodes that have fewer at the start of a later stretch that any window from here would reach into.
+        """
+        for _, stretch in self._from(after):
+            upto = bisect_left(stretch.changes, (after + 1,))
+            changes = stretch.changes[upto:]
+            if not changes:
+                continue
+            reach = min(changes[0][0] + length, FOREVER)
+            if reach > changes[-1][0]:
+                able = self.steady(class_, need, changes[-1][0] - 1, reach)
+                if able != EVERY:
+                    fit = {node_id for _, node_id in self.around(able, 0)}
+                    changes = [change for change in changes if change[1] in fit]
+            for instant, node_id in changes:
+                if self._entries[node_id].count(class_, instant) >= need:
+                    yield instant, node_id
+
+    def _rank(self, entry: Entry) -> int:
+        return bisect_left(self._places, entry.place)
+
+    def _find(self, instant: int) -> tuple[Chapter, Stretch]:
+        """The last stretch that starts at `instant` or before, the first if none does."""
+        chapter = self._chapters[max(bisect_right(self._firsts, instant) - 1, 0)]
+        return chapter, chapter.stretches[max(bisect_right(chapter.starts, instant) - 1, 0)]
+
+    def _from(self, instant: int) -> Iterator[tuple[Chapter, Stretch]]:
+        """The stretch that holds what comes after `instant`, and all later ones."""
+        first = max(bisect_right(self._firsts, instant) - 1, 0)
+        for chapter in self._chapters[first:]:
+            begin = max(bisect_right(chapter.starts, instant) - 1, 0)
+            for stretch in chapter.stretches[begin:]:
+                yield chapter, stretch
+
+    def _between(self, after: int, before: int) -> Iterator[tuple[Chapter, Stretch]]:
+        """The stretches that start after one instant and before another."""
+        for chapter, stretch in self._from(after):
+            if stretch.start >= before:
+                return
+            if stretch.start > after:
+                yield chapter, stretch
+
+    def _next_start(self, number: int, index: int) -> int:
+        """Where the stretch ends that is the `index`th of a chapter."""
+        if index + 1 < len(self._chapters[number].starts):
+            return self._chapters[number].starts[index + 1]
+        return self._firsts[number + 1] if number + 1 < len(self._firsts) else FOREVER
+
+    def _moved(self, nodes: Iterable[str], class_: str, instant: int) -> tuple[int, dict[int, int]]:
+        """These nodes, and the same by how many of the class they have free at `instant`."""
+        size = len(self._ids) // 8 + 1
+        all_of_them = bytearray(size)
+        by_count: dict[int, bytearray] = defaultdict(lambda: bytearray(size))
+        for entry in map(self._entries.__getitem__, nodes):
+            if class_ in entry.classes:
+                byte, bit = divmod(self._rank(entry), 8)
+                all_of_them[byte] |= 1 << bit
+                by_count[entry.count(class_, instant)][byte] |= 1 << bit
+        came = {count: int.from_bytes(bits, "little") for count, bits in by_count.items()}
+        return int.from_bytes(all_of_them, "little"), came
+
+    def _carry(self, levels: Levels, nodes: Iterable[str], start: int, until: int) -> None:
+        """Make levels that are true at `start` true at `until`, between which only these nodes change."""
+        for entry in map(self._entries.__getitem__, nodes):
+            bit = 1 << self._rank(entry)
+            for class_, _ in entry.sold():
+                before, after = entry.count(class_, start), entry.count(class_, until)
+                if before != after:
+                    _flip(levels, class_, before, bit)
+                    _flip(levels, class_, after, bit)
+
+    def _turn(self, entry: Entry, sold: list[tuple[str, int]], pieces: Iterable[Segment]) -> None:
+        """Note, or strike out if it is noted, how many devices of these classes the node has free in each piece."""
+        bit = 1 << self._rank(entry)
+        for start, until, busy in pieces:
+            for levels in self._reached(start, until):
+                for class_, mask in sold:
+                    _flip(levels, class_, (mask & ~busy).bit_count(), bit)
+
+    def _reached(self, start: int, until: int) -> Iterator[Levels]:
+        """What stands for the stretches that start in `[start, until)`: chapters where it reaches all of one."""
+        for chapter in self._chapters[max(bisect_right(self._firsts, start) - 1, 0) :]:
+            if chapter.starts[0] >= until:
+                return
+            if chapter.starts[0] >= start and chapter.starts[-1] < until:
+                yield chapter.common
+            else:
+                for index in range(bisect_left(chapter.starts, start), bisect_left(chapter.starts, until)):
+                    yield chapter.stretches[index].levels
+
+    def _note(self, entry: Entry, instants: Iterable[int]) -> None:
+        for instant in instants:
+            number = max(bisect_left(self._firsts, instant) - 1, 0)
+            chapter = self._chapters[number]
+            index = max(bisect_left(chapter.starts, instant) - 1, 0)
+            insort(chapter.stretches[index].changes, (instant, entry.node.id))
+            if len(chapter.stretches[index].changes) > CHANGES:
+                self._split(number, index)
+
+    def _strike(self, entry: Entry, instants: Iterable[int]) -> None:
+        for instant in instants:
+            number = max(bisect_left(self._firsts, instant) - 1, 0)
+            chapter = self._chapters[number]
+            index = max(bisect_left(chapter.starts, instant) - 1, 0)
+            changes = chapter.stretches[index].changes
+            del changes[bisect_left(changes, (instant, entry.node.id))]
+            if index + 1 < len(chapter.stretches):
+                following = chapter.stretches[index + 1].changes
+                if len(changes) + len(following) <= CHANGES // 2:
+                    changes += following
+                    del chapter.stretches[index + 1], chapter.starts[index + 1]
+
+    def _split(self, number: int, index: int) -> None:
+        """Halve a stretch, unless all that is too much for it happens at the instant at which it ends."""
+        chapter = self._chapters[number]
+        stretch = chapter.stretches[index]
+        inside = bisect_left(stretch.changes, (self._next_start(number, index),))
+        if inside <= CHANGES:
+            return
+        middle = stretch.changes[inside // 2][0]
+        cut = bisect_left(stretch.changes, (middle + 1,))
+        levels = {class_: dict(of) for class_, of in stretch.levels.items()}
+        self._carry(levels, {node_id for _, node_id in stretch.changes[:cut]}, stretch.start, middle)
+        chapter.stretches.insert(index + 1, Stretch(middle, levels, stretch.changes[cut:]))
+        chapter.starts.insert(index + 1, middle)
+        del stretch.changes[cut:]
+        if len(chapter.stretches) > STRETCHES:
+            self._begin_chapter(number)
+
+    def _begin_chapter(self, number: int) -> None:
+        chapter = self._chapters[number]
+        common = {class_: dict(of) for class_, of in chapter.common.items()}
+        later = Chapter(chapter.stretches[STRETCHES // 2 :], common)
+        del chapter.stretches[STRETCHES // 2 :], chapter.starts[STRETCHES // 2 :]
+        self._chapters.insert(number + 1, later)
+        self._firsts.insert(number + 1, later.starts[0])
+
+    def _drop_first(self) -> None:
+        chapter = self._chapters[0]
+        del chapter.stretches[0], chapter.starts[0]
+        if not chapter.stretches:
+            del self._chapters[0], self._firsts[0]
+        self._firsts[0] = self._chapters[0].starts[0]
+
+    def _reshape(self, rank: int, skip: int, keep: int) -> None:
+        """Make room for a bit at `rank` (skip to rank + 1), or close its gap (keep from rank + 1 on)."""
+        low = (1 << rank) - 1
+        for chapter in self._chapters:
+            for levels in (chapter.common, *(stretch.levels for stretch in chapter.stretches)):
+                for of in levels.values():
+                    for count, bits in of.items():
+                        of[count] = bits & low | bits >> keep << skip
+
+
+def _flip(levels: Levels, class_: str, count: int, bit: int) -> None:
+    of = levels.setdefault(class_, {})
+    if bits := of.get(count, 0) ^ bit:
+        of[count] = bits
+    else:
+        del of[count]
+
+
+def _united(bits: Iterable[int]) -> int:
+    return reduce(or_, bits, 0)
