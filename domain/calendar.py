@@ -209,7 +209,7 @@ class Calendar:
         else:
             self._strays.setdefault(booking.node_id, set()).add(booking.key)
 
-    def _write(self, entry: Entry, booking: Booking, write: Callable[[Entry, Booking], None]) -> None:
+    def _write(self, entry: Entry, booking: Booking, write: Callable[[Entry, Booking], int]) -> None:
         """Put a booking on its node's timeline or take it off, and let the outlook see what became of it."""
         entry.timeline.trim(self._clock)
         start, until = max(booking.start, self._clock), booking.until
@@ -217,24 +217,27 @@ class Calendar:
             write(entry, booking)
             return
         before = entry.timeline.picture(start, until)
-        write(entry, booking)
-        self._outlook.changed(entry, entry.mask(booking.atoms), before, entry.timeline.picture(start, until))
+        mask = write(entry, booking)
+        self._outlook.changed(entry, mask, before, entry.timeline.picture(start, until))
 
-    def _occupy(self, entry: Entry, booking: Booking) -> None:
+    def _occupy(self, entry: Entry, booking: Booking) -> int:
         mask = entry.held[booking.key] = entry.mask(booking.atoms)
         if (start := max(booking.start, self._clock)) < booking.until:
             entry.timeline.load(mask, booking.scalars, start, booking.until)
+        return mask
 
-    def _vacate(self, entry: Entry, booking: Booking) -> None:
+    def _vacate(self, entry: Entry, booking: Booking) -> int:
         """Free what the booking held, except where another (a mark, or log order) holds the same atom."""
         mask = entry.held.pop(booking.key)
-        if (start := max(booking.start, self._clock)) >= booking.until:
-            return
-        entry.timeline.unload(mask, booking.scalars, start, booking.until)
-        for key in [key for key, held in entry.held.items() if held & mask]:
-            other = self.bookings[key]
-            if (since := max(other.start, start)) < (end := min(other.until, booking.until)):
-                entry.timeline.load(entry.held[key] & mask, {}, since, end)
+        start, until = max(booking.start, self._clock), booking.until
+        if start < until:
+            entry.timeline.unload(mask, booking.scalars, start, until)
+            for key in [key for key, held in entry.held.items() if held & mask]:
+                other = self.bookings[key]
+                if other.start < until and start < other.until:
+                    shared = entry.held[key] & mask
+                    entry.timeline.load(shared, {}, max(other.start, start), min(other.until, until))
+        return mask
 
 
 class Search:

@@ -12,19 +12,22 @@ from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from functools import reduce
+from itertools import chain
 from operator import or_
 
-from domain.timeline import ALWAYS, ANY, FOREVER, Entry, Picture, Segment
+from domain.timeline import ALWAYS, ANY, FOREVER, Entry, Picture
 
-CHANGES = 256
+CHANGES = 128
 """Most changes of a stretch; more means fewer stretches to keep right, and more nodes to look at in a search."""
-STRETCHES = 64
+STRETCHES = 32
 """Most stretches of a chapter."""
 SAMPLES = 32
 """Most stretches whose starts are asked whether a node stays free all through a window."""
 
 Levels = dict[str, dict[int, int]]
 """By class and by number of free devices: the nodes that have so many."""
+Counts = set[tuple[str, int]]
+"""Of classes of devices, how many are free."""
 EVERY = -1
 """The bits of all nodes."""
 
@@ -85,22 +88,28 @@ class Outlook:
         self._reshape(rank, rank, rank + 1)
 
     def offer(self, entry: Entry) -> None:
-        now = self._firsts[0]
-        self._turn(entry, entry.sold(), entry.timeline.segments(now, FOREVER))
+        now, bit = self._firsts[0], 1 << self._rank(entry)
+        for start, until, busy in entry.timeline.segments(now, FOREVER):
+            self._turn(bit, start, until, _counts(entry.sold(), busy))
         self._note(entry, entry.timeline.boundaries(now + 1, FOREVER - 1))
 
     def withdraw(self, entry: Entry) -> None:
-        now = self._firsts[0]
+        now, bit = self._firsts[0], 1 << self._rank(entry)
         self._strike(entry, entry.timeline.boundaries(now + 1, FOREVER - 1))
-        self._turn(entry, entry.sold(), entry.timeline.segments(now, FOREVER))
+        for start, until, busy in entry.timeline.segments(now, FOREVER):
+            self._turn(bit, start, until, _counts(entry.sold(), busy))
 
     def changed(self, entry: Entry, among: int, before: Picture, after: Picture) -> None:
         """A timeline was written to; only the devices `among` these may be more or less busy than before."""
-        now, (was, pieces), (is_, others) = self._firsts[0], before, after
-        sold = entry.sold(among)
+        now, bit, sold = self._firsts[0], 1 << self._rank(entry), entry.sold(among)
+        (was, pieces), (is_, others) = before, after
         self._strike(entry, [instant for instant in was if instant > now and instant not in is_])
-        self._turn(entry, sold, pieces)
-        self._turn(entry, sold, others)
+        if [piece[:2] for piece in pieces] == [piece[:2] for piece in others]:
+            for (start, until, busy), (_, _, since) in zip(pieces, others, strict=True):
+                self._turn(bit, start, until, _counts(sold, busy) ^ _counts(sold, since))
+        else:
+            for start, until, busy in chain(pieces, others):
+                self._turn(bit, start, until, _counts(sold, busy))
         self._note(entry, [instant for instant in is_ if instant > now and instant not in was])
 
     def advance(self, clock: int) -> set[str]:
@@ -146,7 +155,7 @@ class Outlook:
         within = list(self._between(start, until)) if need else []
         bits = EVERY
         for chapter, stretch in within[:: -(-len(within) // SAMPLES) or 1]:
-            bits &= _united(chapter.level(stretch, class_, need).values())
+            bits &= reduce(or_, chapter.level(stretch, class_, need).values(), 0)
         return bits
 
     def around(self, nodes: int, origin: int) -> Iterator[tuple[int, str]]:
@@ -211,45 +220,35 @@ class Outlook:
 
     def _moved(self, nodes: Iterable[str], class_: str, instant: int) -> tuple[int, dict[int, int]]:
         """These nodes, and the same by how many of the class they have free at `instant`."""
-        size = len(self._ids) // 8 + 1
-        all_of_them = bytearray(size)
-        by_count: dict[int, bytearray] = defaultdict(lambda: bytearray(size))
+        ranks: dict[int, list[int]] = defaultdict(list)
         for entry in map(self._entries.__getitem__, nodes):
-            if class_ in entry.classes:
-                byte, bit = divmod(self._rank(entry), 8)
-                all_of_them[byte] |= 1 << bit
-                by_count[entry.count(class_, instant)][byte] |= 1 << bit
-        came = {count: int.from_bytes(bits, "little") for count, bits in by_count.items()}
-        return int.from_bytes(all_of_them, "little"), came
+            if mask := entry.classes.get(class_, 0):
+                line = entry.timeline
+                busy = line.busy[bisect_right(line.starts, instant) - 1]
+                ranks[(mask & ~busy).bit_count()].append(bisect_left(self._places, entry.place))
+        came = {count: _bits(of, len(self._ids)) for count, of in ranks.items()}
+        return reduce(or_, came.values(), 0), came
 
     def _carry(self, levels: Levels, nodes: Iterable[str], start: int, until: int) -> None:
         """Make levels that are true at `start` true at `until`, between which only these nodes change."""
         for entry in map(self._entries.__getitem__, nodes):
-            bit = 1 << self._rank(entry)
-            for class_, _ in entry.sold():
-                before, after = entry.count(class_, start), entry.count(class_, until)
-                if before != after:
-                    _flip(levels, class_, before, bit)
-                    _flip(levels, class_, after, bit)
+            sold, line = entry.sold(), entry.timeline
+            flips = _counts(sold, line.busy_at(start)) ^ _counts(sold, line.busy_at(until))
+            _flip(levels, flips, 1 << self._rank(entry))
 
-    def _turn(self, entry: Entry, sold: list[tuple[str, int]], pieces: Iterable[Segment]) -> None:
-        """Note, or strike out if it is noted, how many devices of these classes the node has free in each piece."""
-        bit = 1 << self._rank(entry)
-        for start, until, busy in pieces:
-            for levels in self._reached(start, until):
-                for class_, mask in sold:
-                    _flip(levels, class_, (mask & ~busy).bit_count(), bit)
-
-    def _reached(self, start: int, until: int) -> Iterator[Levels]:
-        """What stands for the stretches that start in `[start, until)`: chapters where it reaches all of one."""
+    def _turn(self, bit: int, start: int, until: int, flips: Counts) -> None:
+        """Note, or strike out where it is noted, that a node has these numbers of devices free in `[start, until)`."""
+        if not flips:
+            return
         for chapter in self._chapters[max(bisect_right(self._firsts, start) - 1, 0) :]:
-            if chapter.starts[0] >= until:
+            starts = chapter.starts
+            if starts[0] >= until:
                 return
-            if chapter.starts[0] >= start and chapter.starts[-1] < until:
-                yield chapter.common
+            if starts[0] >= start and starts[-1] < until:
+                _flip(chapter.common, flips, bit)
             else:
-                for index in range(bisect_left(chapter.starts, start), bisect_left(chapter.starts, until)):
-                    yield chapter.stretches[index].levels
+                for stretch in chapter.stretches[bisect_left(starts, start) : bisect_left(starts, until)]:
+                    _flip(stretch.levels, flips, bit)
 
     def _note(self, entry: Entry, instants: Iterable[int]) -> None:
         for instant in instants:
@@ -315,13 +314,22 @@ class Outlook:
                         of[count] = bits & low | bits >> keep << skip
 
 
-def _flip(levels: Levels, class_: str, count: int, bit: int) -> None:
-    of = levels.setdefault(class_, {})
-    if bits := of.get(count, 0) ^ bit:
-        of[count] = bits
-    else:
-        del of[count]
+def _counts(sold: Iterable[tuple[str, int]], busy: int) -> Counts:
+    return {(class_, (mask & ~busy).bit_count()) for class_, mask in sold}
 
 
-def _united(bits: Iterable[int]) -> int:
-    return reduce(or_, bits, 0)
+def _flip(levels: Levels, flips: Counts, bit: int) -> None:
+    for class_, count in flips:
+        if (of := levels.get(class_)) is None:
+            of = levels[class_] = {}
+        if bits := of.get(count, 0) ^ bit:
+            of[count] = bits
+        else:
+            del of[count]
+
+
+def _bits(ranks: Iterable[int], size: int) -> int:
+    made = bytearray(size // 8 + 1)
+    for rank in ranks:
+        made[rank >> 3] |= 1 << (rank & 7)
+    return int.from_bytes(made, "little")

@@ -165,7 +165,10 @@ class Entry:
 
     def mask(self, atoms: Iterable[str]) -> int:
         """The bits of those atoms that this node has."""
-        return reduce(or_, (self.bits.get(atom, 0) for atom in atoms), 0)
+        mask = 0
+        for atom in atoms:
+            mask |= self.bits.get(atom, 0)
+        return mask
 
     def atoms(self, mask: int) -> tuple[str, ...]:
         return tuple(atom for atom, bit in self.bits.items() if bit & mask)
