@@ -19,6 +19,7 @@ HELD_S: Final = 10.0
 _CLEANING_MS: Final = 1000
 _MARK: Final = "mark_"
 _FREEING: Final = (
+    reservation.MemberLost,
     reservation.ReleaseStarted,
     reservation.TornDown,
     reservation.Queued,
@@ -137,47 +138,73 @@ class Calendars:
 
     def _of_reservation(self, reservation_id: str, event: reservation.Events) -> None:
         if isinstance(event, reservation.Placed):
-            self._placed[reservation_id] = _Placed(event.pool_id, event.starts_at, event.allocations)
+            starts = {a.id: event.starts_at for a in event.allocations}
+            self._placed[reservation_id] = _Placed(event.pool_id, event.allocations, starts)
             with self.locked(event.pool_id) as of:
                 for a in event.allocations:
                     self._choices.pop(a.id, None)
                     of.book(a.id, a.node_id, a.atoms, a.scalars, event.starts_at, event.ends_at)
             return
+        if isinstance(event, reservation.Extended):
+            self._extended(self._placed.get(reservation_id), event)
+            return
         if isinstance(event, reservation.Queued):
             self._changes[event.pool_id] += 1
         placed = self._placed.get(reservation_id)
-        if placed is not None and isinstance(event, _FREEING):
+        if isinstance(event, reservation.MemberPlaced):
+            self._placed[reservation_id] = self._joined(placed, event)
+        elif placed is not None and isinstance(event, _FREEING):
             with self.locked(placed.pool_id) as of:
                 left = self._ended(placed, event, of)
-            if left:
-                self._placed[reservation_id] = replace(placed, allocations=left)
+            if left.allocations:
+                self._placed[reservation_id] = left
             else:
                 del self._placed[reservation_id]
             self._changes[placed.pool_id] += 1
 
-    def _ended(
-        self, placed: "_Placed", event: reservation.Events, of: calendar.Calendar
-    ) -> tuple[reservation.Allocation, ...]:
+    def _extended(self, placed: "_Placed | None", event: reservation.Extended) -> None:
+        with self.locked(event.pool_id) as of:
+            for allocation_id in placed.starts if placed else ():
+                of.rebound(allocation_id, event.ends_at)
+        self._changes[event.pool_id] += 1
+
+    def _joined(self, placed: "_Placed | None", event: reservation.MemberPlaced) -> "_Placed":
+        """A member that takes the place of a lost one."""
+        one = event.allocation
+        before = placed or _Placed(event.pool_id, (), {})
+        with self.locked(event.pool_id) as of:
+            self._choices.pop(one.id, None)
+            of.book(one.id, one.node_id, one.atoms, one.scalars, event.starts_at, event.ends_at)
+        return replace(
+            before,
+            allocations=(*before.allocations, one),
+            starts={**before.starts, one.id: event.starts_at},
+        )
+
+    def _ended(self, placed: "_Placed", event: reservation.Events, of: calendar.Calendar) -> "_Placed":
         """The same as `device_bookings` does: what ended holds on until torn down or until the next booking.
 
-        Returns the allocations that hold anything from now on.
+        Returns what holds anything from now on.
         """
         match event:
-            case reservation.ReleaseStarted() | reservation.Failed(began=True):
-                for allocation in placed.allocations:
-                    self._hold(allocation, placed.starts_at, of)
-                return placed.allocations
+            case reservation.ReleaseStarted() | reservation.Failed(began=True) | reservation.MemberLost():
+                lost = event.allocation_id if isinstance(event, reservation.MemberLost) else None
+                ending = [a for a in placed.allocations if a.id in placed.starts and lost in (None, a.id)]
+                for allocation in ending:
+                    self._hold(allocation, placed.starts[allocation.id], of)
+                over = {a.id for a in ending}
+                return replace(placed, starts={id: at for id, at in placed.starts.items() if id not in over})
             case reservation.TornDown(allocation_id=allocation_id, at=at):
                 for allocation in placed.allocations:
                     if allocation.id == allocation_id:
                         self._free(allocation, at, of)
-                return tuple(a for a in placed.allocations if a.id != allocation_id)
+                return replace(placed, allocations=tuple(a for a in placed.allocations if a.id != allocation_id))
             case _:
                 for allocation in placed.allocations:
                     of.unbook(allocation.id)
                 for allocation in placed.allocations:
                     self._hold_further(allocation.node_id, allocation.atoms, of)
-                return ()
+                return replace(placed, allocations=())
 
     def _hold(self, allocation: reservation.Allocation, start: int, of: calendar.Calendar) -> None:
         """From here on each atom ends for itself; the scalars stay under the allocation's own id."""
@@ -231,11 +258,11 @@ class Calendars:
 
 
 class _Placed(Struct, frozen=True):
-    """What a reservation holds in a pool's calendar, from when on."""
+    """What a reservation holds in a pool's calendar; `starts` has, by id, those allocations that have not ended."""
 
     pool_id: str
-    starts_at: int
     allocations: tuple[reservation.Allocation, ...]
+    starts: Mapping[str, int]
 
 
 def _as_node(node_id: str, state: node.State) -> calendar.Node:

@@ -10,7 +10,8 @@ import psycopg
 
 from adapters.postgres.leases import TTL_S, Lease
 from adapters.postgres.pool import Pool
-from commands.ports import Race
+from commands.controllers import clockwatch
+from commands.ports import Race, Store
 from domain import errors
 from domain.event import Fence
 
@@ -48,7 +49,8 @@ class Resting:
 class Controller:
     """A thread that takes a round every so many seconds while it holds the coordination lease `lease`.
 
-    A second one of the same lease is a hot standby. `round` gets what it must write under.
+    A second one of the same lease is a hot standby. `round` gets what it must write under, and whether wall-clock
+    deadlines wait because the clock stepped.
     """
 
     def __init__(
@@ -56,7 +58,8 @@ class Controller:
         lease: str,
         pool: Pool,
         holder: str,
-        round: Callable[[Fence], None],
+        round: Callable[[Fence, bool], None],
+        store: Store,
         every_s: float,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -64,6 +67,8 @@ class Controller:
         self._round = round
         self._every_s = every_s
         self._lease = Lease(pool, lease, holder, monotonic)
+        self._store = store
+        self._clock = clockwatch.Watch()
         self.resting = Resting(monotonic)
         self._stop = Event()
         self._thread = Thread(target=self._run, name=lease, daemon=True)
@@ -114,7 +119,7 @@ class Controller:
         if not self._lease.tick() or (fence := self._lease.fence) is None:
             return False
         try:
-            self._round(fence)
+            self._round(fence, clockwatch.held(self._store, self._clock, fence))
         except errors.Fenced:
             log.warning("another process has taken over %s", self._name)
             self._lease.lose()

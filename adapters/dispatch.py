@@ -17,7 +17,7 @@ from domain.access import Resource, Session
 from domain.operation import Answer, Call, Operation, Reading, Request
 from projections import table
 from queries import past
-from queries.reading import Reader
+from queries.reading import Ahead, Reader
 
 WAIT_S: Final = 2.0
 _TABLES: Final = ", ".join(f"public.{name}" for of in table.ALL for name in rebuild.tables(of))
@@ -60,7 +60,9 @@ class Dispatcher:
     def _read(self, operation: Operation, request: Request, call: Call) -> Answer:
         if call.session is None:
             raise errors.Unauthenticated("this operation needs a bearer token")
-        if isinstance(request, Reading) and request.wait_for is not None:
+        if operation.looks:
+            self._until_visible(self._head())
+        elif isinstance(request, Reading) and request.wait_for is not None:
             self._until_visible(request.wait_for)
         named: str | None = getattr(request, "as_of", None)
         as_of = None if named is None else self._position(named)
@@ -111,6 +113,11 @@ class Dispatcher:
             decide,
             self._store.load,
             self._store.versions,
+            Ahead(
+                self.ports.calendars.locked,
+                self.ports.selectors,
+                lambda action, resource: self.ports.authorizer.foresee(session, action, resource),
+            ),
             earlier,
         )
 

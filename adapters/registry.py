@@ -3,9 +3,13 @@
 from typing import Final
 
 from commands import (
+    confirming,
+    evicting,
+    extensions,
     identity,
     join_tokens,
     joining,
+    leases,
     node_command_ends,
     node_commands,
     node_provision,
@@ -13,15 +17,21 @@ from commands import (
     nodes,
     offerings,
     pools,
+    projects,
+    quotas,
     reservations,
     sites,
 )
 from domain import operation
-from queries import audit, bookings, capacity, devices, events, node_history
+from queries import audit, bookings, capacity, devices, events, node_history, preview, usage
+from queries import extensions as extension_queries
 from queries import join_tokens as join_token_queries
+from queries import leases as lease_queries
 from queries import node_commands as node_command_queries
 from queries import nodes as node_queries
 from queries import pools as pool_queries
+from queries import projects as project_queries
+from queries import quotas as quota_queries
 from queries import reservations as reservation_queries
 from queries import sites as site_queries
 
@@ -31,6 +41,11 @@ OPERATIONS: Final = operation.table(
     pools.OPERATIONS,
     pool_queries.OPERATIONS,
     offerings.OPERATIONS,
+    evicting.OPERATIONS,
+    projects.OPERATIONS,
+    project_queries.OPERATIONS,
+    quotas.OPERATIONS,
+    quota_queries.OPERATIONS,
     join_tokens.OPERATIONS,
     join_token_queries.OPERATIONS,
     joining.OPERATIONS,
@@ -47,7 +62,14 @@ OPERATIONS: Final = operation.table(
     capacity.OPERATIONS,
     reservations.OPERATIONS,
     reservation_queries.OPERATIONS,
+    confirming.OPERATIONS,
+    extensions.OPERATIONS,
+    extension_queries.OPERATIONS,
+    preview.OPERATIONS,
     bookings.OPERATIONS,
+    usage.OPERATIONS,
+    leases.OPERATIONS,
+    lease_queries.OPERATIONS,
     audit.OPERATIONS,
     events.OPERATIONS,
 )

@@ -51,18 +51,21 @@ class NodeWatch:
         self._silence = liveness.Watch(monotonic)
         self._monotonic = monotonic
         self._stale_look = monotonic()
-        self._controller = Controller(LEASE, connections, new_id("sess"), self._round, TICK_S, monotonic)
+        self._controller = Controller(LEASE, connections, new_id("sess"), self._round, store, TICK_S, monotonic)
         self.start, self.stop, self.tick = self._controller.start, self._controller.stop, self._controller.tick
 
-    def _round(self, fence: Fence) -> None:
+    def _round(self, fence: Fence, held: bool) -> None:
         for node_id, session in self._lost():
             self._controller.one(partial(liveness.lose, self._store, node_id, session, fence), node_id)
+        if not held:
+            self._keep_deadlines(fence)
+
+    def _keep_deadlines(self, fence: Fence) -> None:
         for node_id in self._due(_DUE):
             self._controller.one(partial(drainer.step, self._store, node_id, fence), node_id)
         for command_id in self._due(_COMMANDS):
             step = partial(node_sessions.expire, self._store, command_id, fence, self._new_id)
             self._controller.one(step, command_id)
-
         for node_id, seen_at in self._stale():
             self._controller.one(partial(health.grow_stale, self._store, node_id, seen_at, fence), node_id)
 

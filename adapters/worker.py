@@ -7,11 +7,13 @@ from functools import partial
 from typing import Final, LiteralString
 
 import psycopg
+from msgspec.structs import replace
 
 from adapters.calendars import Calendars
 from adapters.controller import Controller
+from adapters.postgres.leases import TTL_S
 from adapters.postgres.pool import Pool
-from commands.controllers import scheduler, timekeeper
+from commands.controllers import presence, replacing, scheduler, timekeeper
 from commands.ports import Ports, Race
 from domain import errors
 from domain.event import Fence
@@ -24,18 +26,25 @@ IDLE_LOOK_TICKS: Final = 30
 AT_ONCE: Final = 200
 
 _DUE: LiteralString = """
-SELECT id FROM reservations WHERE due_at <= database_ms() AND NOT id = ANY(%s)
-ORDER BY due_at, due_rank, id LIMIT %s
+SELECT database_ms(), ARRAY(
+    SELECT id FROM reservations WHERE due_at <= database_ms() AND NOT id = ANY(%s)
+    ORDER BY due_rank, due_at, id LIMIT %s
+)
 """
+"""After an outage all ends that are overdue come first: each may be what a start waits for."""
+
 _QUEUED: LiteralString = "SELECT pool_id, count(*) FROM pool_queue GROUP BY pool_id ORDER BY pool_id"
 _QUEUE: LiteralString = """
 SELECT reservation_id FROM pool_queue WHERE pool_id = %s AND NOT reservation_id = ANY(%s)
 ORDER BY spot, priority DESC, since, reservation_id OFFSET %s LIMIT %s
 """
+_LACKING: LiteralString = """
+SELECT pool_id, id FROM reservations WHERE lacking > 0 AND NOT id = ANY(%s) ORDER BY pool_id, id LIMIT %s
+"""
 
 
 class Worker:
-    """Ends and starts what is due, ends first; then places what waits (domain.md §5)."""
+    """Ends and starts what is due, ends first; then makes gangs whole again, and places what waits (domain.md §5)."""
 
     def __init__(
         self,
@@ -50,8 +59,11 @@ class Worker:
         self._calendars = calendars
         self._looked: dict[str, int] = {}
         self._places: dict[str, int] = {}
+        self._replaced: dict[str, int] = {}
         self._ticks = 0
-        self._controller = Controller(LEASE, pool, holder, self._round, TICK_S, monotonic)
+        self._monotonic = monotonic
+        self._last: presence.Round | None = None
+        self._controller = Controller(LEASE, pool, holder, self._round, ports.store, TICK_S, monotonic)
         self._resting = self._controller.resting
         self.start, self.stop, self.tick = self._controller.start, self._controller.stop, self._controller.tick
 
@@ -60,11 +72,30 @@ class Worker:
         """What it writes under; None while it stands by."""
         return self._controller.fence
 
-    def _round(self, fence: Fence) -> None:
+    def _round(self, fence: Fence, held: bool) -> None:
+        """While the clock is doubted nothing starts, ends or is placed: each would be at a wrong instant."""
+        if held:
+            return
         self._ticks += 1
-        for id in self._due():
-            self._controller.one(partial(timekeeper.step, self._ports.store, id, fence), id)
+        began_s = self._monotonic()
+        now, due = self._due()
+        running = presence.begun(self._last, fence.epoch, began_s, now, TTL_S)
+        for id in due:
+            self._controller.one(partial(timekeeper.step, self._ports.store, id, fence, running.back_at), id)
+        self._replace(fence)
         self._schedule(fence)
+        self._last = replace(running, ended_s=self._monotonic())
+
+    def _replace(self, fence: Fence) -> None:
+        """Members that gangs lost, before anything that waits: when something may have made room, as `_schedule`."""
+        with self._pool.connection() as connection:
+            rows = connection.execute(_LACKING, (self._resting.ids(), AT_ONCE), prepare=True).fetchall()
+        changes = {pool_id: self._calendars.changes(pool_id) for pool_id, _ in rows}
+        idle_look = self._ticks % IDLE_LOOK_TICKS == 0
+        for pool_id, reservation_id in rows:
+            if idle_look or self._replaced.get(pool_id) != changes[pool_id]:
+                self._controller.one(partial(replacing.step, self._ports, reservation_id, fence), reservation_id)
+        self._replaced = changes
 
     def _schedule(self, fence: Fence) -> None:
         """A pool's queue is walked when something may have made room, and about once a second besides.
@@ -102,7 +133,9 @@ class Worker:
             for reservation_id in queue:
                 self._controller.one(partial(scheduler.step, self._ports, reservation_id, fence), reservation_id)
 
-    def _due(self) -> list[str]:
+    def _due(self) -> tuple[int, list[str]]:
+        """The database's clock in epoch ms, and what is due by it."""
         with self._pool.connection() as connection:
-            rows = connection.execute(_DUE, (self._resting.ids(), AT_ONCE), prepare=True).fetchall()
-        return [row[0] for row in rows]
+            row = connection.execute(_DUE, (self._resting.ids(), AT_ONCE), prepare=True).fetchone()
+        assert row is not None
+        return row

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from msgspec import Struct
 from msgspec.structs import replace
 
-from commands import agents, hardware, health, reconciling, teardown, twins
+from commands import agents, hardware, health, members, reconciling, teardown, twins
 from commands.acting import following
 from commands.gathering import Gathered
 from commands.ports import Loaded, Store
@@ -257,10 +257,11 @@ class _Gathering:
     def _prepare(self, one: Report, reservation_id: str) -> None:
         loaded = self._load(reservation_id)
         state: reservation.State = loaded.state
-        if state.status != "binding" or one.observed < state.generations.get(one.node_id, 0):
+        if not members.preparing(state) or one.observed < state.generations.get(one.node_id, 0):
             return
         if reservation_id not in self._blockers:
-            self._blockers[reservation_id] = bool(self._store.blockers(reservation_id))
+            blocked = state.status == "binding" and bool(self._store.blockers(reservation_id))
+            self._blockers[reservation_id] = blocked
         blocked = self._blockers[reservation_id]
         if blocked:
             self.blocked.add(one.node_id)

@@ -6,11 +6,11 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from commands import hardware, health, node_sessions, reconciling, teardown, twins
+from commands import hardware, health, members, missing, node_sessions, reconciling, teardown, twins
 from commands.acting import act, following
 from commands.gathering import Gathered
 from commands.ports import Store
-from domain import errors, fingerprint, node, reservation, schedulability
+from domain import errors, fingerprint, node, reservation, reservation_fold, reservation_terms, schedulability
 from domain.event import Change, Meta, Seen
 from domain.ids import Mint
 from domain.inventory import NodeInventory
@@ -128,7 +128,10 @@ def report_inventory(store: Store, node_id: str, session: int, found: NodeInvent
         events += twins.mark(state, twins.earlier(store, node_id, state, others), others.strangers, now)
         events += health.fresh(state, now)
         own = Change(node_id, version, tuple(schedulability.settle(state, events, now)))
-        return [own, *twins.beside(store, node_id, state.identifiers, identifiers, now)] if events else []
+        if not events:
+            return []
+        degraded = missing.told(store, f"agent:{node_id}", store.booked(node_id), node_id, events, now)
+        return [own, *twins.beside(store, node_id, state.identifiers, identifiers, now), *degraded]
 
     act(store, _meta(node_id, store.load(node_id).state), decide)
     store.saw_inventory(node_id)
@@ -173,8 +176,8 @@ def _tear_down(
 
 
 def torn_down_by(state: reservation.State, node_id: str, observed: int, items: Mapping[str, Status]) -> bool:
-    """Whether a node that says this has nothing of the reservation any more."""
-    kept = [a for a in state.allocations if a.node_id == node_id and a.id in items]
+    """Whether a node that says this has nothing any more of what the reservation used there before."""
+    kept = [a for a in teardown.gone(state) if a.node_id == node_id and a.id in items]
     return not kept and observed >= state.generations.get(node_id, 0)
 
 
@@ -185,9 +188,10 @@ def _prepare(
         version, _ = _current(store, node_id, session)
         loaded = store.load(reservation_id)
         state: reservation.State = loaded.state
-        if state.status != "binding" or observed < state.generations.get(node_id, 0):
+        if not members.preparing(state) or observed < state.generations.get(node_id, 0):
             return []
-        events = prepared(state, node_id, items, observed, store.now(), bool(store.blockers(reservation_id)))
+        blocked = state.status == "binding" and bool(store.blockers(reservation_id))
+        events = prepared(state, node_id, items, observed, store.now(), blocked)
         return [Change(reservation_id, loaded.version, tuple(events)), Seen(node_id, version)]
 
     act(store, _about(store, node_id, reservation_id), decide)
@@ -201,12 +205,17 @@ def prepared(
     now: int,
     blocked: bool,
 ) -> list[reservation.Events]:
-    """Active once every node reports its part prepared and nobody before holds an atom of it any more (O15)."""
+    """Active once every node reports its part prepared and nobody before holds an atom of it any more (O15).
+
+    A gang that lost a member is whole again once the one in its place is prepared.
+    """
     fresh = [a for a in state.allocations if a.node_id == node_id and not a.prepared and items.get(a.id) == "prepared"]
     events: list[reservation.Events] = [reservation.Prepared(a.id, observed) for a in fresh]
     after = state
     for event in events:
-        after = reservation.evolve(after, event)
-    if not blocked and all(a.prepared for a in after.allocations):
-        events.append(reservation.Activated(now))
+        after = reservation_fold.evolve(after, event)
+    if fresh and reservation.prepared(after):
+        events += members.lacks(after, after.missing, now)
+    if state.status == "binding" and not blocked and reservation.prepared(after):
+        events += reservation_terms.activation(after, now)
     return events

@@ -1,6 +1,6 @@
 """A node's reservations leave it: what only has a place goes elsewhere, what runs ends (domain.md §3, §5)."""
 
-from commands import ending
+from commands import ending, members
 from commands.gathering import Gathered
 from domain import reservation
 from domain.event import Change
@@ -23,12 +23,6 @@ def requeue(reservation_id: str, gathered: Gathered, reason: str) -> None:
     gathered.add([Change(reservation_id, loaded.version, (queued,))])
 
 
-def fail(reservation_id: str, gathered: Gathered, reason: str, now: int) -> None:
-    """A binding or active reservation fails; its atoms stay taken until proved free."""
-    loaded = gathered.load(reservation_id)
-    gathered.add(ending.end(gathered, reservation_id, loaded, reason, now, failed=True))
-
-
 def release(reservation_id: str, gathered: Gathered, reason: str, now: int) -> None:
     """A binding or active reservation ends, in good order."""
     loaded = gathered.load(reservation_id)
@@ -43,13 +37,12 @@ def stays(reservation_id: str, gathered: Gathered, reason: str) -> None:
         gathered.add([Change(reservation_id, loaded.version, (reservation.Stays(),))])
 
 
-def force_out(reservation_ids: list[str], gathered: Gathered, reason: str, now: int) -> None:
-    """Whatever is booked leaves at once, as an operator who forces an act on the node has it."""
+def leave(reservation_ids: list[str], node_id: str, gathered: Gathered, reason: str, now: int) -> None:
+    """What is booked on a node leaves it at once: of a gang that is bound this one member, for the others go on."""
     for reservation_id in reservation_ids:
-        match gathered.load(reservation_id).state.status:
-            case "placed":
-                requeue(reservation_id, gathered, reason)
-            case "binding" | "active":
-                fail(reservation_id, gathered, reason, now)
-            case _:
-                pass
+        state: reservation.State = gathered.load(reservation_id).state
+        here = members.on(state, node_id)
+        if here is not None and state.status == "placed":
+            requeue(reservation_id, gathered, reason)
+        elif here is not None and state.status in ("binding", "active"):
+            members.lose(reservation_id, gathered, here, reason, now)

@@ -122,7 +122,7 @@ def leave(decide: Callable[[node.State, int], list[node.Events]], reason: str) -
         unit.existing(command.id)
         gathered = Gathered(unit)
         if command.force:
-            evacuating.force_out(unit.ports.store.carried(command.id), gathered, reason, unit.now)
+            evacuating.leave(unit.ports.store.carried(command.id), command.id, gathered, reason, unit.now)
         here = gathered.load(command.id)
         events = decide(here.state, unit.now)
         gathered.add([Change(command.id, here.version, tuple(schedulability.settle(here.state, events, unit.now)))])

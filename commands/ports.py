@@ -42,6 +42,13 @@ class Offer(Struct, frozen=True):
     priority: int
 
 
+class Following(Struct, frozen=True):
+    """Who has a device next, and since when (epoch ms); without a reservation it is planned maintenance."""
+
+    reservation_id: str | None
+    since: int
+
+
 class Store(Protocol):
     """The log and the inline rows, as commands see them."""
 
@@ -98,6 +105,9 @@ class Store(Protocol):
 
     def blockers(self, reservation_id: str) -> list[str]:
         """Earlier reservations that still hold, not torn down, an atom that this one has booked next."""
+
+    def following(self, reservation_id: str, since: int, until: int) -> list[Following]:
+        """Who has any of this reservation's devices in `[since, until)`, soonest first; of many the first twenty."""
 
     def waiting(self, pool_id: str) -> bool:
         """Whether anybody waits in the pool's queue."""

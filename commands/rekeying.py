@@ -1,6 +1,6 @@
 """A machine that was installed anew: a token made for its node gives that node the new key (api.md §4)."""
 
-from commands import hardware, twins
+from commands import hardware, missing, twins
 from commands.ports import Store
 from commands.unit import Unit
 from domain import errors, fingerprint, join_token, node, schedulability
@@ -30,6 +30,7 @@ def rekey(
     ]
     used = Change(token_id, token_version, (join_token.Used(node_id),))
     besides = twins.beside(store, node_id, state.identifiers, identifiers, now)
+    besides += missing.told(unit, f"agent:{node_id}", store.booked(node_id), node_id, events, now)
     return (Change(node_id, loaded.version, tuple(schedulability.settle(state, events, now))), used, *besides)
 
 

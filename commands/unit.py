@@ -31,7 +31,8 @@ class Outcome(msgspec.Struct, frozen=True):
 
     `refusal` is the answer when what was recorded is itself a no; `reveal` adds to the answer what is never stored;
     `meta` says who acted where there is no session; `admitted` is false for what IAM refused. `contested` are atoms
-    that a rival may win, `instead` records a quota's refusal that only the append can find.
+    that a rival may win, `instead` records a refusal that only the append can find: a quota's, and where nothing else
+    can be chosen instead of what is contested, that of a device that is booked.
     """
 
     changes: tuple[Change, ...]
@@ -40,7 +41,7 @@ class Outcome(msgspec.Struct, frozen=True):
     meta: Meta | None = None
     admitted: bool = True
     contested: Contested | None = None
-    instead: Callable[[errors.QuotaExceeded], "Outcome"] | None = None
+    instead: Callable[[errors.Conflict], "Outcome"] | None = None
 
     @property
     def stream(self) -> str:
@@ -116,14 +117,17 @@ class Unit:
             self.gatekeeper.refused(session, action, name, "NotOwner", self.call.request_id, "")
             raise errors.AccessDenied(f"{action} on {name} is its owner's alone")
 
-    def decide(self, resource: Resource) -> None:
-        """Decide on a draft, once for each state of its attributes (domain.md §9: one command, one decision)."""
-        if any(decision.resource == resource for decision in self.decisions):
+    def decide(self, resource: Resource, action: str | None = None) -> None:
+        """Decide on a draft, once for each state of its attributes (domain.md §9: one command, one decision).
+
+        The action is the operation's own where none is named.
+        """
+        action = action or self.operation.action
+        of = [one for one in self.decisions if (one.resource.id, one.decided.action) == (resource.id, action)]
+        if any(one.resource == resource for one in of):
             return
-        self.decisions[:] = [one for one in self.decisions if one.resource.id != resource.id]
-        self.decisions.append(
-            self.gatekeeper.decide(self.session, self.operation.action, resource, self.call.request_id)
-        )
+        self.decisions[:] = [one for one in self.decisions if one not in of]
+        self.decisions.append(self.gatekeeper.decide(self.session, action, resource, self.call.request_id))
 
 
 def perform(operation: Operation, request: Request, call: Call, ports: Ports, gatekeeper: Gatekeeper) -> Answer:
@@ -160,8 +164,9 @@ def _attempt(operation: Operation, unit: Unit, outcome: Outcome, keyed: tuple[st
         answer = _record(operation, unit, outcome, keyed)
         recorded = True
         return answer
-    except errors.QuotaExceeded as refusal:
-        if outcome.instead is None:
+    except (errors.QuotaExceeded, errors.DoubleBooked) as refusal:
+        chosen = isinstance(refusal, errors.DoubleBooked) and outcome.contested is not None
+        if outcome.instead is None or chosen:
             raise
         return _record(operation, unit, outcome.instead(refusal), keyed)
     finally:

@@ -54,6 +54,13 @@ class Decision(Struct, frozen=True):
     policy_digest: str
 
 
+class Foresight(Struct, frozen=True):
+    """What a decision would be, and why; `unknown` where that cannot be told without deciding."""
+
+    verdict: Literal["allowed", "denied", "unknown"]
+    reason: str
+
+
 class Tenant(Struct, frozen=True):
     """One node of the tenant tree; only the root, the platform itself, has no parent."""
 
@@ -75,6 +82,12 @@ class Authorizer(Protocol):
 
     def authorize(self, session: Session, action: str, resource: Resource) -> Decision:
         """Decides once; called exactly once per mutation, at its commit point (iam.md §6, "Single use")."""
+
+    def foresee(self, session: Session, action: str, resource: Resource) -> Foresight:
+        """What `authorize` would say of a thing that is not there yet, by the action's filter plan (iam.md §19).
+
+        It decides nothing: nothing is recorded, and no confirmation is used up.
+        """
 
     def tenants(self) -> Sequence[Tenant]:
         """The tenant tree as it is now, the root first."""

@@ -41,7 +41,14 @@ POOL = f"{PREFIX}pool"
 TYPES: tuple[Type, ...] = (
     Type(f"{PREFIX}fleet", "the platform's fleet as a whole", scope=True),
     Type(f"{PREFIX}tenant", "what a tenant does in its own scope", scope=True),
-    Type(f"{PREFIX}project", "a grouping inside a tenant", relations=("member", "admin"), scope=True, id_prefix="prj"),
+    Type(
+        f"{PREFIX}project",
+        "a grouping inside a tenant",
+        relations=("member", "admin"),
+        scope=True,
+        id_prefix="prj",
+        get="compute:projects:get",
+    ),
     Type(
         f"{PREFIX}site",
         "a boot and failure domain",

@@ -10,7 +10,7 @@ Refusal
 ├── Conflict             CONFLICT                the state of things does not allow it
 │   ├── IllegalTransition  ILLEGAL_TRANSITION    the present state does not take this verb; `allowed` are those it takes
 │   ├── DoubleBooked       DOUBLE_BOOKED         no room now, and the claim does not wait
-│   ├── QuotaExceeded      QUOTA_EXCEEDED        `resource`, its `limit`, and the `peak` that the claim would have made
+│   ├── QuotaExceeded      QUOTA_EXCEEDED        `kind`, `resource`, its `limit`, and the `peak` with the claim
 │   └── Fenced             FENCED                a newer epoch owns this
 ├── HistoryPruned        HISTORY_PRUNED          asOf lies before the history that is kept, which begins at `keptFrom`
 ├── StaleVersion         STALE_VERSION           If-Match names another version
@@ -88,6 +88,12 @@ class Conflict(Refusal):
     code = "CONFLICT"
 
 
+def archived(field: str) -> Conflict:
+    """The refusal of a project that takes nothing new."""
+    message = "the project is archived and takes nothing new"
+    return Conflict(f"{field}: {message}", errors=(FieldError(field, message),))
+
+
 class IllegalTransition(Conflict):
     """A verb that the present state does not take; names the states or verbs that are legal next.
 
@@ -108,14 +114,14 @@ class DoubleBooked(Conflict):
 
 
 class QuotaExceeded(Conflict):
-    """Names resource, limit and the peak that the claim would have made (domain.md §5)."""
+    """Names resource, limit and the peak that the claim would have made; `kind`: offering, tenant or project."""
 
     code = "QUOTA_EXCEEDED"
 
-    def __init__(self, scope: str, resource: str, limit: int, peak: int) -> None:
+    def __init__(self, kind: str, resource: str, limit: int, peak: int) -> None:
         super().__init__(
-            f"the {scope}'s quota of {resource} is {limit}; with this claim its use would peak at {peak}",
-            extra={"scope": scope, "resource": resource, "limit": limit, "peak": peak},
+            f"the {kind}'s quota of {resource} is {limit}; with this claim its use would peak at {peak}",
+            extra={"kind": kind, "resource": resource, "limit": limit, "peak": peak},
         )
 
 

@@ -104,7 +104,8 @@ class Operation(Struct, frozen=True, kw_only=True):
     `decided_inside` the handler decides: on the one of them that the request is about, or on its own draft.
     `handle` takes the request and the unit of work (commands) or the reader (queries); `columns` are the fields
     that a table for people shows. `view` renders a command's stream (id, state, version) as the response.
-    A `streaming` query answers a feed of responses, sent as server-sent events.
+    A `streaming` query answers a feed of responses, sent as server-sent events. One that `looks` is a query by POST:
+    what it asks is too much for a URL. It sees what the log had when it was asked, and records nothing.
     """
 
     name: str
@@ -123,9 +124,15 @@ class Operation(Struct, frozen=True, kw_only=True):
     credential: Literal["session", "join-token"] = "session"
     decided_inside: bool = False
     streaming: bool = False
+    looks: bool = False
 
     @property
     def is_query(self) -> bool:
+        return self.looks or self.in_url
+
+    @property
+    def in_url(self) -> bool:
+        """Whether the request is in the URL alone; all others have a body."""
         return self.verb == "GET"
 
     @property

@@ -6,7 +6,23 @@ from typing import Any, Final, get_args
 
 from msgspec import Struct
 
-from domain import admission, join_token, node, node_command, node_fold, offering, pool, reservation, site, tenant
+from domain import (
+    admission,
+    clock,
+    extension,
+    join_token,
+    node,
+    node_command,
+    node_fold,
+    offering,
+    pool,
+    project,
+    quota,
+    reservation,
+    reservation_fold,
+    site,
+    tenant,
+)
 from domain.event import Event, Recorded, tag
 
 
@@ -46,19 +62,27 @@ def _claimant(state: reservation.State) -> tuple[str, ...]:
     return (state.draft.tenant_id,) if state.draft else ()
 
 
-def _nobody(state: tenant.State) -> tuple[str, ...]:
-    """The tenant tree and access files are the platform's to read, with scope=fleet."""
+def _requester(state: extension.State) -> tuple[str, ...]:
+    return (state.draft.tenant_id,) if state.draft else ()
+
+
+def _nobody(state: clock.State | tenant.State) -> tuple[str, ...]:
+    """The tenant tree, access files and controllers' clocks are the platform's to read, with scope=fleet."""
     return ()
 
 
 KINDS: Final[dict[str, Kind]] = {
     "adm": Kind("admission", admission.State(), admission.evolve, get_args(admission.Events), _caller),
+    "clock": Kind("clock", clock.State(), clock.evolve, get_args(clock.Events), _nobody),
     "cmd": Kind("command", node_command.State(), node_command.evolve, get_args(node_command.Events), _owner),
+    "ext": Kind("extension", extension.State(), extension.evolve, get_args(extension.Events), _requester),
     "jt": Kind("join token", join_token.State(), join_token.evolve, get_args(join_token.Events), _tenant),
     "node": Kind("node", node.State(), node_fold.evolve, get_args(node.Events), _owner, snapshot_every=100),
     "poff": Kind("offering", offering.State(), offering.evolve, get_args(offering.Events), _both_sides),
     "pool": Kind("pool", pool.State(), pool.evolve, get_args(pool.Events), _owner),
-    "rsv": Kind("reservation", reservation.State(), reservation.evolve, get_args(reservation.Events), _claimant),
+    "prj": Kind("project", project.State(), project.evolve, get_args(project.Events), _owner),
+    "quota": Kind("quota", quota.State(), quota.evolve, (quota.Set,), _tenant),
+    "rsv": Kind("reservation", reservation.State(), reservation_fold.evolve, get_args(reservation.Events), _claimant),
     "site": Kind("site", site.State(), site.evolve, get_args(site.Events), _owner),
     "tenant": Kind("tenant", tenant.State(), tenant.evolve, get_args(tenant.Events), _nobody),
 }

@@ -1,12 +1,9 @@
 """A reservation: a tenant's claim on a pool, from draft to a final state (domain.md §5)."""
 
-from collections.abc import Mapping
-from typing import Final, Literal, assert_never
+from typing import Literal
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
-from domain import errors
 from domain.claim import Claim
 from domain.event import Event
 
@@ -26,27 +23,6 @@ Status = Literal[
 ]
 Binding = Literal["hold", "instance", "node"]
 
-MOVES: Final[Mapping[Status, tuple[Status, ...]]] = {
-    "draft": ("denied", "awaiting-confirmation", "pending", "placed", "cancelled", "expired"),
-    "awaiting-confirmation": ("pending", "placed", "denied", "cancelled", "expired"),
-    "pending": ("placed", "cancelled", "expired", "failed"),
-    "placed": ("binding", "pending", "cancelled", "expired", "failed"),
-    "binding": ("active", "releasing", "failed"),
-    "active": ("releasing", "failed"),
-    "releasing": ("released", "failed"),
-    "denied": (),
-    "released": (),
-    "failed": (),
-    "cancelled": (),
-    "expired": (),
-}
-VERBS: Final[Mapping[str, tuple[Status, ...]]] = {
-    "cancel": ("draft", "awaiting-confirmation", "pending", "placed", "binding"),
-    "release": ("binding", "active"),
-}
-"""The states in which each verb is legal (domain.md §5)."""
-FINAL: Final = frozenset(state for state, following in MOVES.items() if not following)
-
 
 class Allocation(Struct, frozen=True, rename="camel"):
     """A placement on one node: its atoms, scalar amounts and the CDI names that a runtime asks for."""
@@ -64,7 +40,7 @@ class Allocation(Struct, frozen=True, rename="camel"):
 
 
 class Claimed(Struct, frozen=True, rename="camel"):
-    """Amounts of the quota scopes held over `[from, until)` in epoch ms; scopes are offering ids."""
+    """Amounts of the quota scopes held over `[from, until)` in epoch ms: of an offering, a tenant, a project."""
 
     scopes: tuple[str, ...]
     resources: dict[str, int]
@@ -104,6 +80,27 @@ class Denied(Event, frozen=True, tag="reservation.denied.1"):
     extra: dict[str, str | int]
 
 
+class ConfirmationAwaited(Event, frozen=True, tag="reservation.confirmation_awaited.1"):
+    """It holds nothing until its person confirms, or until `until` (epoch ms) has passed.
+
+    `reason` is OverBudget, or DecisionRefused where a delegated session was; `admission_id` is the decision so far.
+    """
+
+    reason: str
+    detail: str
+    at: int
+    until: int
+    admission_id: str | None = None
+
+
+class Budgeted(Event, frozen=True, tag="reservation.budgeted.1"):
+    """GPU-milliseconds that it may spend of the budgets of `scopes`; `enforced` refuses it where they are not left."""
+
+    scopes: tuple[str, ...]
+    gpu_ms: int
+    enforced: bool
+
+
 class Admitted(Event, frozen=True, tag="reservation.admitted.1"):
     """Allowed; from here on it holds quota."""
 
@@ -122,6 +119,22 @@ class Queued(Event, frozen=True, tag="reservation.queued.1"):
     reason: str
     give_up_at: int
     earliest_start: int | None = None
+
+
+class Waits(Event, frozen=True, tag="reservation.waits.1"):
+    """Why it still waits, and when it could begin as things are (epoch ms)."""
+
+    reason: str
+    detail: str
+    at: int
+    earliest_start: int | None = None
+
+
+class Backfilled(Event, frozen=True, tag="reservation.backfilled.1"):
+    """It was placed although so many of its queue are ahead: it delays none of them."""
+
+    ahead: int
+    at: int
 
 
 class Placed(Event, frozen=True, tag="reservation.placed.1"):
@@ -175,6 +188,82 @@ class Stays(Event, frozen=True, tag="reservation.stays.1"):
     """The notice given before is void."""
 
 
+class Extended(Event, frozen=True, tag="reservation.extended.1"):
+    """Its end moves, on the devices that it has; `claimed` is the whole claim as it is from here on.
+
+    An end before `former_ends_at` shortens. `gpu_ms` is the budget that the whole now takes, `allocations` are the
+    ids of those that move.
+    """
+
+    extension_id: str
+    admission_id: str
+    pool_id: str
+    former_ends_at: int
+    ends_at: int
+    claimed: Claimed
+    gpu_ms: int
+    allocations: tuple[str, ...]
+    at: int
+
+
+class Renewed(Event, frozen=True, tag="reservation.renewed.1"):
+    """Its allocation lease holds until `until` (epoch ms)."""
+
+    at: int
+    until: int
+
+
+class Preempted(Event, frozen=True, tag="reservation.preempted.1"):
+    """A claim that is not spot has its devices from `ends_at` (epoch ms) on."""
+
+    at: int
+    ends_at: int
+
+
+class MemberLost(Event, frozen=True, tag="reservation.member_lost.1"):
+    """One node of a gang is gone; the others go on. `generation` is the NodeSpec that takes it from the node."""
+
+    allocation_id: str
+    node_id: str
+    reason: str
+    at: int
+    generation: int | None = None
+
+
+class MemberPlaced(Event, frozen=True, tag="reservation.member_placed.1"):
+    """In place of a member that was lost, for the rest of the window; by `prepare_by` (epoch ms) it is prepared."""
+
+    pool_id: str
+    tenant_id: str
+    allocation: Allocation
+    starts_at: int
+    ends_at: int
+    generation: int
+    prepare_by: int
+
+
+class Evicted(Event, frozen=True, tag="reservation.evicted.1"):
+    """The pool's owner ends it, and says why; how it ends is the next event's."""
+
+    pool_id: str
+    reason: str
+    at: int
+
+
+class Degraded(Event, frozen=True, tag="reservation.degraded.1"):
+    """It goes on without all that it has booked; `names` are the devices that are missing."""
+
+    reason: str
+    names: tuple[str, ...]
+    at: int
+
+
+class Mended(Event, frozen=True, tag="reservation.mended.1"):
+    """It has all again that it has booked."""
+
+    at: int
+
+
 class ReleaseStarted(Event, frozen=True, tag="reservation.release_started.1"):
     """It ends now; its atoms stay taken until each node reports them torn down."""
 
@@ -218,14 +307,26 @@ class Expired(Event, frozen=True, tag="reservation.expired.1"):
 Events = (
     Drafted
     | Denied
+    | ConfirmationAwaited
+    | Budgeted
     | Admitted
     | Queued
+    | Waits
+    | Backfilled
     | Placed
     | BindingStarted
     | Prepared
     | Activated
     | Ending
     | Stays
+    | Extended
+    | Renewed
+    | Preempted
+    | MemberLost
+    | MemberPlaced
+    | Evicted
+    | Degraded
+    | Mended
     | ReleaseStarted
     | TornDown
     | Released
@@ -252,76 +353,25 @@ class State(Struct, frozen=True):
     generations: dict[str, int] = {}
     fail_at: int | None = None
     ending: Ending | None = None
+    awaits: ConfirmationAwaited | None = None
+    detail: str | None = None
+    lease_until: int | None = None
+    lost: tuple[Allocation, ...] = ()
+    prepare_by: dict[str, int] = {}
+    degraded: str | None = None
+    missing: tuple[str, ...] = ()
 
 
-def evolve(state: State, event: Events) -> State:
-    match event:
-        case Drafted():
-            return State(draft=event, starts_at=event.starts_at, since=event.at)
-        case Denied(reason=reason):
-            return replace(state, status="denied", reason=reason, denied=event)
-        case Admitted():
-            return replace(state, admission_id=event.admission_id, claimed=event.claimed, priority=event.priority)
-        case Queued():
-            return replace(
-                state,
-                status="pending",
-                reason=event.reason,
-                give_up_at=event.give_up_at,
-                earliest_start=event.earliest_start,
-                allocations=(),
-            )
-        case Placed():
-            return replace(
-                state,
-                status="placed",
-                reason=None,
-                earliest_start=None,
-                starts_at=event.starts_at,
-                ends_at=event.ends_at,
-                allocations=event.allocations,
-                claimed=event.claimed,
-            )
-        case BindingStarted(generations=generations, fail_at=fail_at, reason=reason):
-            return replace(state, status="binding", generations=generations, fail_at=fail_at, reason=reason)
-        case Prepared(allocation_id=allocation_id):
-            return replace(state, allocations=_mark(state, allocation_id, prepared=True))
-        case Activated():
-            return replace(state, status="active", reason=None)
-        case Ending():
-            return replace(state, ending=event)
-        case Stays():
-            return replace(state, ending=None)
-        case ReleaseStarted(reason=reason, at=at, generations=generations):
-            return replace(state, status="releasing", reason=reason, ends_at=at, generations=generations)
-        case TornDown(allocation_id=allocation_id):
-            return replace(state, allocations=_mark(state, allocation_id, torn_down=True))
-        case Released(reason=reason):
-            return replace(state, status="released", reason=reason)
-        case Failed(reason=reason, at=at, generations=generations):
-            return replace(state, status="failed", reason=reason, ends_at=at, generations=generations)
-        case Cancelled(reason=reason):
-            return replace(state, status="cancelled", reason=reason)
-        case Expired(reason=reason):
-            return replace(state, status="expired", reason=reason)
-        case _:
-            assert_never(event)
-
-
-def _mark(state: State, allocation_id: str, **marks: bool) -> tuple[Allocation, ...]:
-    return tuple(replace(a, **marks) if a.id == allocation_id else a for a in state.allocations)
+def lacking(state: State) -> int:
+    """How many members of a bound gang were lost and are not placed again."""
+    if state.draft is None or state.status not in ("binding", "active"):
+        return 0
+    return state.draft.claim.nodes - len(state.allocations)
 
 
 def prepared(state: State) -> bool:
-    """Whether every node has prepared its part."""
-    return bool(state.allocations) and all(a.prepared for a in state.allocations)
-
-
-def must_take(state: State, verb: str) -> None:
-    """Refuse a verb that the state does not take, naming those that it does."""
-    if state.status not in VERBS[verb]:
-        legal = [name for name, states in VERBS.items() if state.status in states]
-        raise errors.IllegalTransition(state.status, verb, legal, final=state.status in FINAL)
+    """Whether every node has prepared its part, and none is lacking."""
+    return bool(state.allocations) and not lacking(state) and all(a.prepared for a in state.allocations)
 
 
 def attributes(draft: Drafted) -> dict[str, str | int | float | bool | list[str]]:

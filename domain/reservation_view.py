@@ -15,12 +15,16 @@ class View(Struct, frozen=True, kw_only=True, rename="camel"):
     project_id: str | None
     state: reservation.Status
     state_reason: str | None
+    state_detail: str | None
+    degraded: str | None
     starts_at: int | None
     ends_at: int | None
     duration_seconds: int
     earliest_start: int | None
     ending_at: int | None
     ending_reason: str | None
+    lease_until: int | None
+    confirm_until: int | None
     devices: tuple[DeviceLine, ...]
     nodes: int
     topology: Topology | None
@@ -48,12 +52,16 @@ def view(id: str, state: reservation.State, version: int) -> View:
         project_id=draft.project_id,
         state=state.status,
         state_reason=state.reason,
+        state_detail=state.awaits.detail if state.awaits and state.status == "awaiting-confirmation" else state.detail,
+        degraded=state.degraded,
         starts_at=state.starts_at,
         ends_at=state.ends_at,
         duration_seconds=draft.duration_seconds,
         earliest_start=state.earliest_start,
         ending_at=state.ending.at if state.ending else None,
         ending_reason=state.ending.reason if state.ending else None,
+        lease_until=state.lease_until,
+        confirm_until=state.awaits.until if state.awaits and state.status == "awaiting-confirmation" else None,
         devices=draft.claim.devices,
         nodes=draft.claim.nodes,
         topology=draft.claim.topology,

@@ -57,6 +57,7 @@ OPERATOR_VERBS: Mapping[str, tuple[str, ...]] = {
     "devices": ("*",),
     "commands": ("issue", "cancel"),
     "capacity": ("*",),
+    "leases": ("proceed",),
     "workflows": ("hold", "resume", "retry", "cancel"),
 }
 """What runs the fleet; offers, quotas, join tokens and image signers stay with the administrator."""

@@ -3,10 +3,11 @@
 A row without a reservation is planned maintenance.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from domain import node, reservation
 from domain.event import Recorded
+from projections import cleaning
 from projections.projection import Inline, Phase, Statement
 
 TABLES = """
@@ -51,20 +52,27 @@ CREATE INDEX scalar_bookings_reservation ON scalar_bookings (reservation_id);
 """
 
 
-def _place(stream: str, event: reservation.Placed) -> Iterator[Statement]:
-    rows = [(atom, a.id, a.node_id) for a in event.allocations for atom in a.atoms]
+def _place(
+    stream: str,
+    event: reservation.Placed | reservation.MemberPlaced,
+    taken: Sequence[reservation.Allocation],
+    *,
+    bound: bool,
+) -> Iterator[Statement]:
+    rows = [(atom, a.id, a.node_id) for a in taken for atom in a.atoms]
     atoms, allocations, nodes = (list(column) for column in zip(*rows, strict=True)) if rows else ([], [], [])
     sql = """
     INSERT INTO device_bookings
         (device_id, allocation_id, reservation_id, node_id, pool_id, tenant_id, bound, during)
-    SELECT atom, allocation_id, %s, node_id, %s, %s, false, int8range(%s, %s)
+    SELECT atom, allocation_id, %s, node_id, %s, %s, %s, int8range(%s, %s)
     FROM unnest(%s::text[], %s::text[], %s::text[]) AS wanted (atom, allocation_id, node_id)
     ORDER BY atom
     """
     during = (event.starts_at, event.ends_at)
-    params = (stream, event.pool_id, event.tenant_id, *during, atoms, allocations, nodes)
+    params = (stream, event.pool_id, event.tenant_id, bound, *during, atoms, allocations, nodes)
     yield Statement(Phase.TAKE, stream, sql, params)
-    scalars = [(a.id, r, a.node_id, n) for a in event.allocations for r, n in a.scalars.items() if n]
+    yield cleaning.keeps_gap(stream, event.pool_id, during, [a.id for a in taken])
+    scalars = [(a.id, r, a.node_id, n) for a in taken for r, n in a.scalars.items() if n]
     if scalars:
         yield from _take_scalars(stream, during, scalars)
 
@@ -80,7 +88,13 @@ def _take_scalars(
         AS wanted (allocation_id, resource, node_id, amount)
     """
     yield Statement(Phase.TAKE, stream, sql, (stream, *during, allocations, resources, nodes, amounts))
+    yield _scalars_fit(stream, during)
+
+
+def _scalars_fit(stream: str, during: tuple[int, int]) -> Statement:
+    """What is booked of each scalar, on the nodes where the reservation has any, never passes what the node has."""
     guard = """
+    WITH held AS (SELECT DISTINCT node_id FROM scalar_bookings WHERE reservation_id = %s)
     SELECT refuse('DOUBLE_BOOKED', jsonb_build_object('nodeId', peak.node_id, 'resource', peak.resource))
     FROM (
         SELECT node_id, resource, sum(delta) OVER (
@@ -88,34 +102,58 @@ def _take_scalars(
         ) AS used
         FROM (
             SELECT node_id, resource, greatest(lower(during), %s) AS instant, amount AS delta FROM scalar_bookings
-            WHERE node_id = ANY(%s) AND during && int8range(%s, %s)
+            WHERE node_id IN (SELECT node_id FROM held) AND during && int8range(%s, %s)
             UNION ALL
             SELECT node_id, resource, upper(during), -amount FROM scalar_bookings
-            WHERE node_id = ANY(%s) AND during && int8range(%s, %s) AND NOT upper_inf(during)
+            WHERE node_id IN (SELECT node_id FROM held) AND during && int8range(%s, %s) AND NOT upper_inf(during)
         ) AS steps
     ) AS peak
     LEFT JOIN node_scalars AS capacity USING (node_id, resource)
     WHERE peak.used > coalesce(capacity.amount, 0)
     LIMIT 1
     """
-    yield Statement(Phase.TAKE_CHECK, stream, guard, (during[0], nodes, *during, nodes, *during), True)
+    return Statement(Phase.TAKE_CHECK, stream, guard, (stream, during[0], *during, *during), True)
 
 
-def _hold_until_torn_down(stream: str) -> Iterator[Statement]:
-    """An atom is free only when proved free: its booking runs to the device's next one, else for ever."""
+def _move_end(stream: str, event: reservation.Extended) -> Iterator[Statement]:
+    """Its own rows move, so they are in nobody's way; the exclusion judges whether others are (O06, O07)."""
+    longer = event.ends_at > event.former_ends_at
+    phase = Phase.TAKE if longer else Phase.FREE
+    sql = """
+    UPDATE device_bookings SET during = int8range(lower(during), greatest(lower(during) + 1, %s))
+    WHERE reservation_id = %s AND NOT ended
+    """
+    yield Statement(phase, stream, sql, (event.ends_at, stream))
+    scalars = """
+    UPDATE scalar_bookings SET during = int8range(lower(during), greatest(lower(during) + 1, %s))
+    WHERE reservation_id = %s AND NOT upper_inf(during)
+    """
+    yield Statement(phase, stream, scalars, (event.ends_at, stream))
+    if longer:
+        added = (event.former_ends_at, event.ends_at)
+        yield _scalars_fit(stream, added)
+        yield cleaning.keeps_gap(stream, event.pool_id, added, event.allocations)
+
+
+def _hold_until_torn_down(stream: str, lost: str | None = None) -> Iterator[Statement]:
+    """An atom is free only when proved free: its booking runs to the device's next one, else for ever.
+
+    Of one allocation that is `lost`, else of all; those that were lost before hold their atoms already.
+    """
     sql = """
     UPDATE device_bookings AS held
     SET ended = true, during = int8range(lower(held.during), (
         SELECT min(lower(following.during)) FROM device_bookings AS following
         WHERE following.device_id = held.device_id AND lower(following.during) > lower(held.during)
     ))
-    WHERE held.reservation_id = %s AND NOT held.freed
+    WHERE held.reservation_id = %s AND NOT held.freed AND NOT held.ended
+      AND held.allocation_id = coalesce(%s::text, held.allocation_id)
     """
-    yield Statement(Phase.FREE, stream, sql, (stream,))
+    yield Statement(Phase.FREE, stream, sql, (stream, lost))
     scalars = """
     UPDATE scalar_bookings SET during = int8range(lower(during), NULL)
     WHERE reservation_id = %s AND allocation_id IN (
-        SELECT allocation_id FROM device_bookings WHERE reservation_id = %s AND NOT freed
+        SELECT allocation_id FROM device_bookings WHERE reservation_id = %s AND ended AND NOT freed
     )
     """
     yield Statement(Phase.FREE, stream, scalars, (stream, stream))
@@ -223,7 +261,13 @@ def fold(recorded: Recorded) -> Iterator[Statement]:
         case node.PlanEnded(id=id, at=at):
             yield from _end_plan(stream, id, at)
         case reservation.Placed() as event:
-            yield from _place(stream, event)
+            yield from _place(stream, event, event.allocations, bound=False)
+        case reservation.Extended() as event:
+            yield from _move_end(stream, event)
+        case reservation.MemberPlaced() as event:
+            yield from _place(stream, event, (event.allocation,), bound=True)
+        case reservation.MemberLost(allocation_id=allocation_id):
+            yield from _hold_until_torn_down(stream, allocation_id)
         case reservation.BindingStarted():
             sql = "UPDATE device_bookings SET bound = true WHERE reservation_id = %s"
             yield Statement(Phase.FREE, stream, sql, (stream,))

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from domain import node, offering, pool, reservation, site, tenant
+from domain import node, offering, pool, project, reservation, site, tenant
 from domain.event import Recorded
 from projections.projection import Inline, Phase, Statement
 
@@ -117,6 +117,8 @@ def fold(recorded: Recorded) -> Iterator[Statement]:
             region = event.iam_region
             attributes = {"region": region, "iamRegion": region, "kind": event.kind}
             yield _put("compute-site", stream, event.owner_tenant_id, None, **attributes)
+        case project.Created() as event:
+            yield _put("compute-project", stream, event.owner_tenant_id, None)
         case pool.Created() as event:
             yield _pool(stream, event)
         case pool.Retired():
@@ -127,6 +129,9 @@ def fold(recorded: Recorded) -> Iterator[Statement]:
         case reservation.Drafted() as event:
             decided = reservation.attributes(event)
             yield _put("compute-reservation", stream, event.tenant_id, event.pool_id, **decided)
+        case reservation.Extended(claimed=claimed):
+            hours = (claimed.until - claimed.from_) / 3_600_000
+            yield _set("compute-reservation", stream, durationHours=hours)
         case event if stream.startswith("node_"):
             yield from _of_node(stream, event)  # type: ignore[arg-type]
         case _:

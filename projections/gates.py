@@ -4,7 +4,7 @@ A booking and a retirement, drain, move or re-partition cannot cross, and rivals
 deadlocking (architecture.md §2).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from domain import node, node_spec, offering, pool, reservation
@@ -15,7 +15,8 @@ TABLES = """
 CREATE TABLE pool_gates (
     pool_id text PRIMARY KEY,
     accepts boolean NOT NULL,
-    cut text NOT NULL
+    cut text NOT NULL,
+    cleaning_ms bigint NOT NULL
 );
 CREATE TABLE node_gates (
     node_id text PRIMARY KEY,
@@ -147,7 +148,9 @@ def _mark(node_id: str, column: Literal["draining", "maintenance", "connected"],
     yield Statement(Phase.CATALOG, node_id, sql, (holds, node_id))
 
 
-def _takes_it(placed: reservation.Placed) -> Statement:
+def _takes_it(
+    placed: reservation.Placed | reservation.MemberPlaced, taken: Sequence[reservation.Allocation]
+) -> Statement:
     """As `_pool_accepts`, and every node is open, in this pool, and still cut up as the choice had it.
 
     Planned maintenance is of the whole node, also of what came to it since.
@@ -166,11 +169,23 @@ def _takes_it(placed: reservation.Placed) -> Statement:
              AND planned.during && int8range(%s, %s)
        )
     """
-    nodes = [a.node_id for a in placed.allocations]
-    layouts = [a.layout for a in placed.allocations]
+    nodes = [a.node_id for a in taken]
+    layouts = [a.layout for a in taken]
     window = (placed.starts_at, placed.ends_at)
     params = (placed.pool_id, placed.pool_id, nodes, layouts, placed.pool_id, *window)
     return Statement(Phase.GATE_CHECK, placed.pool_id, sql, params, True)
+
+
+def _nothing_planned(stream: str, event: reservation.Extended) -> Statement:
+    """Planned maintenance is of the whole node, whichever atoms the plan found there."""
+    sql = """
+    SELECT refuse('DOUBLE_BOOKED', jsonb_build_object('nodeId', planned.node_id, 'resource', 'room'))
+    FROM device_bookings AS planned
+    WHERE planned.reservation_id IS NULL AND planned.during && int8range(%s, %s)
+      AND planned.node_id IN (SELECT node_id FROM device_bookings WHERE reservation_id = %s AND NOT ended)
+    LIMIT 1
+    """
+    return Statement(Phase.GATE_CHECK, stream, sql, (event.former_ends_at, event.ends_at, stream), True)
 
 
 def _retire_pool(pool_id: str) -> Iterator[Statement]:
@@ -235,10 +250,13 @@ def _keeps_its_cut(node_id: str, layout: int) -> Statement:
 def _of_pool(stream: str, event: pool.Events) -> Iterator[Statement]:
     match event:
         case pool.Created():
-            sql = "INSERT INTO pool_gates (pool_id, accepts, cut) VALUES (%s, true, %s)"
-            yield Statement(Phase.CATALOG, stream, sql, (stream, str(pool.cut(event.policy))))
+            sql = "INSERT INTO pool_gates (pool_id, accepts, cut, cleaning_ms) VALUES (%s, true, %s, %s)"
+            gap_ms = event.policy.cleaning_seconds * 1000
+            yield Statement(Phase.CATALOG, stream, sql, (stream, str(pool.cut(event.policy)), gap_ms))
         case pool.PolicyChanged(policy=policy):
             yield from _cut_pool(stream, str(pool.cut(policy)))
+            sql = "UPDATE pool_gates SET cleaning_ms = %s WHERE pool_id = %s"
+            yield Statement(Phase.CATALOG, stream, sql, (policy.cleaning_seconds * 1000, stream))
         case pool.Retired():
             yield from _retire_pool(stream)
         case _:
@@ -307,8 +325,16 @@ def _of_reservation(stream: str, event: reservation.Events) -> Iterator[Statemen
             yield pool_gate(event.pool_id)
             for allocation in event.allocations:
                 yield node_gate(allocation.node_id)
-            yield _takes_it(event)
-        case reservation.TornDown():
+            yield _takes_it(event, event.allocations)
+        case reservation.Extended() as event:
+            yield gates_of(stream)
+            if event.ends_at > event.former_ends_at:
+                yield _nothing_planned(stream, event)
+        case reservation.MemberPlaced(allocation=allocation):
+            yield pool_gate(event.pool_id)
+            yield node_gate(allocation.node_id)
+            yield _takes_it(event, (allocation,))
+        case reservation.TornDown() | reservation.MemberLost():
             yield node_gate(event.node_id)
         case (
             reservation.BindingStarted()

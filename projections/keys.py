@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from domain import admission, join_token, node, offering, pool, site
+from domain import admission, join_token, node, offering, pool, project, site
 from domain.event import Recorded
 from projections.projection import Inline, Phase, Statement
 
@@ -118,6 +118,10 @@ def fold(recorded: Recorded) -> Iterator[Statement]:
             yield _take("pool", event.owner_tenant_id, event.name, stream)
         case pool.Retired() as event:
             yield _give_back("pool", event.owner_tenant_id, event.name)
+        case project.Created() as event:
+            yield _take("project", event.owner_tenant_id, event.name, stream)
+        case project.Archived() as event:
+            yield _give_back("project", event.owner_tenant_id, event.name)
         case offering.Offered() as event:
             yield _take("offering", event.pool_id, event.tenant_id, stream)
         case offering.Withdrawn() as event:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from domain import reservation
+from domain import reservation, reservation_terms
 from projections.documents import KEEPING, Documents
 
 TABLES = f"""
@@ -16,6 +16,7 @@ CREATE TABLE reservations (
     ends_at bigint,
     due_at bigint,
     due_rank smallint NOT NULL,
+    lacking integer NOT NULL,
     created_at bigint NOT NULL,
     since bigint NOT NULL,
     version bigint NOT NULL,
@@ -25,20 +26,27 @@ CREATE INDEX reservations_by_tenant ON reservations (tenant_id, created_at, id);
 CREATE INDEX reservations_by_id ON reservations (tenant_id, id);
 CREATE INDEX reservations_by_pool ON reservations (pool_id, created_at, id);
 CREATE INDEX reservations_due ON reservations (due_at, due_rank, id) WHERE due_at IS NOT NULL;
+CREATE INDEX reservations_lacking ON reservations (pool_id, id) WHERE lacking > 0;
 """
 
 
 ENDS, STARTS = 0, 1
 """At one instant ends come before starts (domain.md §5)."""
 
-DRAFT_MS = 15 * 60_000
-
 
 def due(state: reservation.State) -> tuple[int | None, int]:
     """When something may be due next (epoch ms), and its rank within that instant."""
     match state.status:
         case "active":
-            return state.ends_at, ENDS
+            instants = (
+                state.ends_at,
+                reservation_terms.notice_at(state),
+                reservation_terms.lapses_at(state),
+                *state.prepare_by.values(),
+            )
+            return min((instant for instant in instants if instant is not None), default=None), ENDS
+        case "awaiting-confirmation":
+            return state.awaits.until if state.awaits else None, ENDS
         case "binding" if reservation.prepared(state):
             return state.since, ENDS
         case "binding":
@@ -49,7 +57,7 @@ def due(state: reservation.State) -> tuple[int | None, int]:
         case "pending":
             return state.give_up_at, ENDS
         case "draft":
-            return state.since + DRAFT_MS, ENDS
+            return state.since + reservation_terms.DRAFT_MS, ENDS
         case _:
             return None, ENDS
 
@@ -62,7 +70,7 @@ def facets(state: reservation.State) -> tuple[Any, ...]:
 
 def columns(state: reservation.State) -> tuple[Any, ...]:
     assert state.draft is not None
-    return state.starts_at, state.ends_at, *due(state), state.draft.at
+    return state.starts_at, state.ends_at, *due(state), reservation.lacking(state), state.draft.at
 
 
 MODEL = Documents(
@@ -75,6 +83,7 @@ MODEL = Documents(
         "ends_at bigint",
         "due_at bigint",
         "due_rank bigint",
+        "lacking bigint",
         "created_at bigint",
     ),
     facets_of=facets,

@@ -6,6 +6,7 @@ from projections import (
     bookings,
     catalog,
     devices,
+    extensions,
     gates,
     join_tokens,
     keys,
@@ -14,10 +15,12 @@ from projections import (
     nodes,
     offerings,
     pools,
+    projects,
     queue,
     quotas,
     reservations,
     sites,
+    usage,
 )
 from projections.projection import Projection
 
@@ -33,11 +36,14 @@ ASYNC: Final = (
     sites.PROJECTION,
     pools.PROJECTION,
     offerings.PROJECTION,
+    projects.PROJECTION,
     join_tokens.PROJECTION,
     nodes.PROJECTION,
     devices.PROJECTION,
     node_commands.PROJECTION,
     reservations.PROJECTION,
+    extensions.PROJECTION,
+    usage.PROJECTION,
     log_time.PROJECTION,
 )
 ALL: Final[tuple[Projection, ...]] = (*INLINE, *ASYNC)

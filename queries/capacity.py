@@ -1,7 +1,7 @@
 """Capacity per pool and resource at an instant (domain.md §4).
 
 total = allocatable + unschedulable; allocatable = allocated + reserved + available, counted on nodes that are
-schedulable now. Another tenant sees its own use and what its quota leaves of what is free.
+schedulable now. Another tenant sees its own use and what its quotas leave of what is free.
 """
 
 from collections import defaultdict
@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 
 from msgspec import Meta, Struct
 
-from domain import errors
+from domain import errors, quota
 from domain.operation import Answer, Operation, Reading
 from queries.reading import Reader, may_get
 
@@ -21,10 +21,14 @@ PAST_MS: Final = 5_000
 class List(Reading, frozen=True, kw_only=True):
     pool_id: str | None = None
     at: Annotated[int, Meta(ge=0, le=2**53, description="instant in epoch ms, default now")] | None = None
+    project_id: Annotated[str, Meta(description="what is left for claims of this project")] | None = None
 
 
 class Row(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """One resource of one pool. A tenant that does not own the pool sees its own use, its limit, and no totals."""
+    """One resource of one pool. A tenant that does not own the pool sees its own use, its limit, and no totals.
+
+    `limit` is the lowest of the offering's, the tenant's and the project's, `available` what all three leave.
+    """
 
     pool_id: str
     pool_name: str
@@ -128,13 +132,16 @@ def list_(query: List, read: Reader) -> Answer:
     me = read.session.tenant_id
     if query.pool_id is not None and read.resolve("compute-pool", query.pool_id) is None:
         raise read.unseen("compute-pool", query.pool_id, "poolId")
+    if query.project_id is not None and read.resolve("compute-project", query.project_id) is None:
+        raise read.unseen("compute-project", query.project_id, "projectId")
     pools = read.connection.execute(_POOLS, (me, query.pool_id, query.pool_id, me)).fetchall()
     visible = may_get(read, "compute-pool", [pool[0] for pool in pools])
     pools = [pool for pool in pools if pool[0] in visible]
     counts = _count(read, [pool[0] for pool in pools], at, me)
-    offers = [pool[4] for pool in pools if pool[3] != me]
-    limits = _amounts(read.connection.execute(_LIMITS, (offers,)).fetchall())
-    used = _amounts(read.connection.execute(_USED, (offers, at)).fetchall())
+    own = quota.scopes(me, query.project_id)
+    scopes = [*(pool[4] for pool in pools if pool[3] != me), *own]
+    limits = _amounts(read.connection.execute(_LIMITS, (scopes,)).fetchall())
+    used = _amounts(read.connection.execute(_USED, (scopes, at)).fetchall())
     rows: list[Row] = []
     for pool in pools:
         known = counts[pool[0]]
@@ -143,9 +150,10 @@ def list_(query: List, read: Reader) -> Answer:
         else:
             offered = {resource: limit for (offer, resource), limit in limits.items() if offer == pool[4]}
             for resource in sorted({*offered, *_in_use(known)}):
-                limit = offered.get(resource, 0)
-                left = max(0, limit - used.get((pool[4], resource), 0))
-                rows.append(_tenants(pool, resource, at, known[resource], limit, left))
+                bounds = {pool[4]: offered.get(resource, 0)}
+                bounds |= {scope: limits[scope, resource] for scope in own if (scope, resource) in limits}
+                left = min(limit - used.get((scope, resource), 0) for scope, limit in bounds.items())
+                rows.append(_tenants(pool, resource, at, known[resource], min(bounds.values()), max(0, left)))
     return Answer(body=Rows(tuple(rows)), position=read.position)
 
 

@@ -10,7 +10,7 @@ from domain import errors, registry
 from domain.operation import Answer, Paged
 from projections import log_time
 from queries import reading
-from queries.reading import Place, Reader, Row
+from queries.reading import Place, Reader, Row, See
 
 _LABEL: LiteralString = f"SELECT coalesce(({log_time.AS_OF}), 0), EXISTS (SELECT 1 FROM log_time WHERE t > %s)"
 _KEPT: LiteralString = "SELECT position FROM history_horizon"
@@ -62,7 +62,7 @@ def listed(
     of: Rows,
     wanted: Mapping[str, Any],
     view: Callable[[str, Any, int], Any] | None = None,
-    type: str | None = None,
+    type: See | None = None,
 ) -> Answer:
     """One page of a list as it is or, in the order of ids, as it was; `view` shows a state that was folded.
 

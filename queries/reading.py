@@ -3,15 +3,18 @@
 import base64
 import binascii
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Final, LiteralString
 
 import msgspec
 from psycopg import Connection
 
 from domain import catalog, errors, registry
-from domain.access import Resource, Session
+from domain.access import Foresight, Resource, Session
+from domain.calendar import Calendar
 from domain.event import Recorded
 from domain.operation import Answer, Listing, Page, Paged
+from domain.selector import Selectors
 
 SHORT_PAGE_AFTER: Final = 10
 """A page whose rows the caller may mostly not see is cut short after so many reads; the cursor goes on."""
@@ -24,8 +27,21 @@ Place = tuple[int, str]
 Row = tuple[int, str, int, bytes]
 """A row's place, its version (0 where it has none), and what is shown of it or the state that it is made from."""
 
+See = str | Callable[["Reader", Sequence[str]], frozenset[str]]
+"""Which of the rows of a page, by id, the caller may see: those whose `get` is allowed, of a resource type; or a
+question of its own."""
+
 Fetch = Callable[[Place | None], list[Row]]
 """One row more than the page behind a place, to know whether another follows."""
+
+
+class Ahead(msgspec.Struct, frozen=True):
+    """What looks ahead work with: the pools' calendars, held still while they are looked at, compiled selectors, and
+    what a decision on a thing that is not there yet would be."""
+
+    calendar: Callable[[str], AbstractContextManager[Calendar]]
+    selectors: Selectors
+    foresee: Callable[[str, Resource], Foresight]
 
 
 class Reader(msgspec.Struct, frozen=True):
@@ -55,6 +71,7 @@ class Reader(msgspec.Struct, frozen=True):
     decide: Callable[[Resource], None]
     load_version: Callable[[str, int], Any]
     versions: Callable[[str, int, int], list[Recorded]]
+    ahead: Ahead
     earlier: int | None = None
 
 
@@ -98,7 +115,7 @@ def listed(
     request: Paged,
     sql: LiteralString,
     wanted: Mapping[str, Any],
-    of: str | None = None,
+    of: See | None = None,
     show: Callable[[Row], Row] = lambda row: row,
 ) -> Answer:
     """One page of the rows that `sql` selects, in the order of place and id."""
@@ -107,12 +124,12 @@ def listed(
 
 
 def page_of(
-    read: Reader, request: Paged, place: Place | None, fetch: Fetch, of: str | None
+    read: Reader, request: Paged, place: Place | None, fetch: Fetch, of: See | None
 ) -> tuple[list[Row], Place | None]:
     """The page's rows behind a place, and where the next page begins.
 
-    With `of`, a resource type, only rows whose `get` the caller may are shown (api.md §2, Lists); whoever may list
-    the whole fleet sees all of it.
+    With `of` only rows that the caller may see are shown (api.md §2, Lists); whoever may list the whole fleet sees
+    all of it.
     """
     whole = of is None or getattr(request, "scope", "tenant") == "fleet"
     more = True
@@ -120,7 +137,7 @@ def page_of(
     for _ in range(SHORT_PAGE_AFTER):
         found = fetch(place)
         ids = [row[1] for row in found]
-        may = frozenset(ids) if of is None or whole else may_get(read, of, ids)
+        may = frozenset(ids) if of is None or whole else _seen(read, of, ids)
         for row in found[: request.limit]:
             place = row[:2]
             if row[1] in may:
@@ -131,6 +148,10 @@ def page_of(
         if not more or len(rows) == request.limit:
             break
     return rows, place if more else None
+
+
+def _seen(read: Reader, of: See, ids: Sequence[str]) -> frozenset[str]:
+    return may_get(read, of, ids) if isinstance(of, str) else of(read, ids)
 
 
 def _read(

@@ -74,8 +74,8 @@ class Facts:
         self.append(offer_id, offering.Offered(pool_id, "root", tenant, {"gpu": gpu}, 0, False, 1))
         return offer_id
 
-    def drafted(self, pool_id: str, gpus: int = 1, tenant: str = TENANT) -> reservation.Drafted:
-        asked = claim.Claim((claim.DeviceLine("gpu", gpus),))
+    def drafted(self, pool_id: str, gpus: int = 1, tenant: str = TENANT, nodes: int = 1) -> reservation.Drafted:
+        asked = claim.Claim((claim.DeviceLine("gpu", gpus),), nodes)
         return reservation.Drafted(
             tenant, "alice", pool_id, "p", asked, 3600, "hold", False, 86_400, gpus, "H100", "eu-north", "b", T0
         )
@@ -101,9 +101,10 @@ class Facts:
     def place(self, placed: reservation.Placed, id: str | None = None) -> str:
         """Record a reservation as placed in one append, as `reservations.create` does; return its id."""
         reservation_id = id or _mint("rsv")
-        gpus = sum(len(a.atoms) for a in placed.allocations)
+        gpus, nodes = len(placed.allocations[0].atoms), len(placed.allocations)
         admitted = reservation.Admitted("adm_1", placed.claimed, placed.priority)
-        self.append(reservation_id, self.drafted(placed.pool_id, gpus), admitted, placed, expected=0)
+        draft = self.drafted(placed.pool_id, gpus, nodes=nodes)
+        self.append(reservation_id, draft, admitted, placed, expected=0)
         return reservation_id
 
     def queue(self, pool_id: str, scope: str | None, gpus: int, start: int, end: int) -> str:
@@ -120,7 +121,8 @@ class Facts:
         self.append(reservation_id, reservation.ReleaseStarted("Released", at, {}))
 
     def tear_down(self, reservation_id: str, at: int) -> None:
-        held = [a for a in self.store.load(reservation_id).state.allocations if not a.torn_down]
+        state = self.store.load(reservation_id).state
+        held = [a for a in (*state.allocations, *state.lost) if not a.torn_down]
         events: list[Event] = [reservation.TornDown(a.id, a.node_id, at) for a in held]
         self.append(reservation_id, *events, reservation.Released("Released", at))
 

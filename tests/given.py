@@ -203,6 +203,9 @@ class Plane:
         body = {"quota": {"gpu": gpu}} | fields
         return self.root.ok("PUT", f"/v1/pools/{pool_id}/offers/{tenant}", body)
 
+    def project(self, name: str = "research") -> str:
+        return str(self.acme.ok("POST", "/v1/projects", {"name": name})["id"])
+
     def join(self, site_id: str, name: str, found: dict[str, Any], **token: Any) -> str:
         made = self.root.ok("POST", "/v1/join-tokens", {"siteId": site_id, "trust": "platform"} | token)
         key = Ed25519PrivateKey.generate().public_key().public_bytes_raw()

@@ -4,7 +4,9 @@ import itertools
 import time
 from typing import Any
 
-from domain import node
+from msgspec.structs import replace
+
+from domain import clock, ids, node, reservation
 from domain.event import Append, Change, Meta
 from domain.provision import Provision
 from given import SEVEN, Plane, inventory
@@ -53,6 +55,13 @@ REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "pools.offers": ("/v1/pools/{pool}/offers", {}),
     "pools.withdraw": ("/v1/pools/{other_pool}/offers/acme", {}),
+    "pools.evict": ("/v1/pools/{pool}/evict", {"reservationId": "{evicted}", "reason": "broken rack"}),
+    "projects.create": ("/v1/projects", {"name": "?", "labels": {"team": "t1"}}),
+    "projects.list": ("/v1/projects", {}),
+    "projects.get": ("/v1/projects/{project}", {}),
+    "projects.archive": ("/v1/projects/{spare_project}/archive", {}),
+    "quotas.set": ("/v1/quotas/tenant/acme", {"limits": {"gpu": 100, "vcpu": 1000}}),
+    "quotas.get": ("/v1/quotas/tenant/acme", {}),
     "joinTokens.create": (
         "/v1/join-tokens",
         {
@@ -130,16 +139,43 @@ REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
             "startsAt": LATER,
             "durationSeconds": 60,
             "binding": "hold",
+            "leaseSeconds": 60,
             "spot": False,
             "maxPendingSeconds": 60,
             "labels": {"job": "j1"},
+        },
+    ),
+    "reservations.preview": (
+        "/v1/reservations/preview",
+        {
+            "poolId": "{pool}",
+            "devices": [{"class": "gpu", "count": 1, "selector": "true", "topology": {"colocate": "numa"}}],
+            "nodes": 1,
+            "topology": {"pack": "rack"},
+            "scalars": {"vcpu": 1},
+            "startsAt": LATER,
+            "durationSeconds": 60,
+            "binding": "hold",
+            "leaseSeconds": 60,
+            "spot": False,
+            "maxPendingSeconds": 60,
+            "labels": {"job": "j1"},
+            "without": [],
+            "quotas": {"gpu": 1},
         },
     ),
     "reservations.list": ("/v1/reservations", {}),
     "reservations.get": ("/v1/reservations/{bound}", {}),
     "reservations.cancel": ("/v1/reservations/{placed}/cancel", {}),
     "reservations.release": ("/v1/reservations/{bound}/release", {}),
+    "reservations.renew": ("/v1/reservations/{leased}/renew", {}),
+    "reservations.confirm": ("/v1/reservations/{awaiting}/confirm", {}),
+    "reservations.extend": ("/v1/reservations/{leased}/extend", {"endsAt": LATER + 3_600_000}),
+    "extensions.list": ("/v1/extensions", {}),
     "bookings.list": ("/v1/bookings", {}),
+    "usage.list": ("/v1/usage", {}),
+    "leases.list": ("/v1/leases", {}),
+    "leases.proceed": ("/v1/leases/singleton:elsewhere/proceed", {}),
     "events.stream": ("/v1/events/stream", {}),
     "audit.stream": ("/v1/audit/streams/{pool}", {}),
 }
@@ -154,16 +190,30 @@ def _moved(plane: Plane, node_id: str, *states: Provision) -> str:
     return node_id
 
 
+def awaiting(plane: Plane, like: str, starts_at: int | None = None) -> str:
+    """A reservation that awaits its person, and asks for the same as one that there is."""
+    draft = replace(plane.store.load(like).state.draft, at=plane.store.now(), starts_at=starts_at)
+    reservation_id = ids.derive("rsv", draft.tenant_id, draft.identity_id, fresh())
+    awaited = reservation.ConfirmationAwaited("OverBudget", "for a test", draft.at, draft.at + 1_800_000, "adm_1")
+    meta = Meta(f"identity:{draft.tenant_id}/{draft.identity_id}")
+    plane.store.append(Append((Change(reservation_id, 0, (draft, awaited)),), meta))
+    return reservation_id
+
+
 def things(plane: Plane) -> dict[str, str]:
     pool_id, (node_id,) = plane.fleet(quota=100)
     site_id = plane.root.ok("GET", f"/v1/pools/{pool_id}")["siteId"]
     spare, other = plane.pool(site_id, "spare"), plane.pool(site_id, "other")
     plane.offer(spare)
     plane.offer(other)
+    leased = plane.acme.reserve(pool_id, leaseSeconds=86_400).json()["id"]
+    plane.activate(plane.acme, leased)
     bound = plane.acme.reserve(pool_id).json()["id"]
     plane.until(plane.acme, bound, "binding")
     spare_node = plane.join(site_id, "spare", inventory(index=501))
     command = {"name": "collect-diagnostics", "notBefore": LATER}
+    stepped = clock.Stepped("singleton:elsewhere", 9_000, 1)
+    plane.store.append(Append((Change(clock.stream(stepped.lease), 0, (stepped,)),), Meta("controller:elsewhere")))
     return {
         "site": site_id,
         "pool": pool_id,
@@ -176,7 +226,12 @@ def things(plane: Plane) -> dict[str, str]:
         "twin": plane.join(site_id, "twin", inventory(index=503) | {"nics": inventory(index=501)["nics"]}),
         **_provisioned(plane, site_id),
         "token": plane.root.ok("POST", "/v1/join-tokens", {"siteId": site_id, "trust": "platform"})["id"],
+        "leased": leased,
         "bound": bound,
+        "awaiting": awaiting(plane, leased),
+        "evicted": plane.acme.reserve(pool_id, startsAt=plane.store.now() + 10**7).json()["id"],
+        "project": plane.project(),
+        "spare_project": plane.project("spare"),
         "placed": plane.acme.reserve(pool_id, startsAt=plane.store.now() + 10**7).json()["id"],
     }
 

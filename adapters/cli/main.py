@@ -34,13 +34,18 @@ STATIC: Final = {
 GROUPS: Final = {
     "sites": "Places with nodes.",
     "pools": "Sets of nodes, and the tenants they are offered to.",
+    "projects": "Groupings of what a tenant claims.",
+    "quotas": "What tenants and projects may hold at once.",
     "join-tokens": "Credentials that new nodes join with.",
     "nodes": "Machines: join, assign, adopt, cordon, drain, maintain, retire.",
     "commands": "What nodes are told to do once.",
     "devices": "The GPUs and other devices of the nodes.",
     "capacity": "What each pool has, holds and has left.",
     "reservations": "Claims on devices for a time.",
+    "extensions": "What was asked to move the ends of reservations.",
     "bookings": "Devices taken, by interval.",
+    "usage": "GPU-hours of what really ran.",
+    "leases": "Who owns which of the controllers' jobs, and whether their clocks are believed.",
     "events": "The log as it grows.",
     "audit": "What happened, by whom, under which decision.",
 }

@@ -15,7 +15,7 @@ import click
 
 from adapters.cli import client, fields, tables
 from adapters.cli.main import kebab
-from domain import node_command, reservation
+from domain import node_command, reservation_life
 from domain.operation import Operation
 
 Registry = Mapping[str, Operation]
@@ -40,7 +40,7 @@ class Wait(NamedTuple):
     reason: str = "stateReason"
 
 
-_RESERVATION: Final = Wait(get="reservations.get", good="active", final=reservation.FINAL)
+_RESERVATION: Final = Wait(get="reservations.get", good="active", final=reservation_life.FINAL)
 _COMMAND: Final = Wait("commands.get", "succeeded", node_command.FINAL, "status", "reason")
 WAITS: Final = {
     "reservations.create": _RESERVATION,
@@ -82,7 +82,7 @@ def run(operation: Operation, registry: Registry, **values: Any) -> None:
     own = {name[1:]: values.pop(name) for name in [*values] if name.startswith("_")}
     path, request = assemble(operation, values, own.get("json_body"))
     api = client.Client(own["server"], own["token"])
-    if operation.is_query:
+    if operation.in_url:
         if own.get("all"):
             request.setdefault("limit", MOST_ROWS)
         answer = api.send("GET", path, query=fields.query(request), sink=_sink())
@@ -200,13 +200,14 @@ def _every_page(api: client.Client, path: str, request: dict[str, Any], first: A
 
 
 def _own_options(operation: Operation) -> Iterator[click.Option]:
-    if operation.is_query:
+    if operation.in_url:
         if "cursor" in fields.of(operation):
             yield click.Option(["_all", "--all"], is_flag=True, help="follow nextCursor to the end")
     else:
         whole = "the request as a JSON object, - for standard input; other options stand over it"
         yield click.Option(["_json_body", "--json-body"], type=click.File(encoding="utf-8"), help=whole)
-        yield click.Option(["_if_match", "--if-match"], type=int, help="only if the thing has this version")
+        if not operation.looks:
+            yield click.Option(["_if_match", "--if-match"], type=int, help="only if the thing has this version")
     if operation.key != "none":
         made = "made if left out" if operation.key == "required" else "none if left out"
         text = f"the same key never acts twice; {made}"

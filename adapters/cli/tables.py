@@ -10,7 +10,9 @@ GAP: Final = "  "
 LEAST: Final = 8
 """A column is not made narrower than this many characters: less cannot be read."""
 
-INSTANTS: Final = frozenset({"at", "deadline", "from", "notAfter", "notBefore", "since", "until"})
+INSTANTS: Final = frozenset(
+    {"at", "confirmUntil", "deadline", "from", "leaseUntil", "notAfter", "notBefore", "since", "until"}
+)
 """Fields that hold an instant although their name does not end in At or Since (api.md §2)."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

@@ -21,7 +21,7 @@ class Shape:
 
     def __init__(self, operation: Operation) -> None:
         self.request = operation.request
-        self.is_query = operation.is_query
+        self.in_url = operation.in_url
         known = msgspec.structs.fields(operation.request)
         self.types = {field.encode_name: field.type for field in known}
         by_name = {field.name: field.encode_name for field in known}
@@ -38,21 +38,21 @@ class Shape:
 def request_of(shape: Shape, path: Mapping[str, str], query: bytes, body: bytes) -> Request:
     """Path over query (GET) or body (all others). Nothing may come twice, nothing may be unknown."""
     found = _from_query(shape, query)
-    if not shape.is_query:
+    if not shape.in_url:
         found = _from_body(body)
     for placeholder, name in shape.path.items():
         if name in found:
             raise errors.Invalid(name, "this comes from the path; leave it out of the body")
         found[name] = _path_value(shape, name, path[placeholder])
     made = _convert(shape, found)
-    if shape.is_query or shape.cast:
+    if shape.in_url or shape.cast:
         _check_numbers(shape, made)
     return made
 
 
 def _convert(shape: Shape, found: dict[str, Any], *, again: bool = True) -> Request:
     try:
-        return msgspec.convert(found, shape.request, strict=not shape.is_query)
+        return msgspec.convert(found, shape.request, strict=not shape.in_url)
     except msgspec.ValidationError as error:
         if again and str(error).partition(" - at ")[0].endswith("got `float`"):
             return _convert(shape, _whole(found), again=False)
@@ -72,7 +72,7 @@ def _from_query(shape: Shape, raw: bytes) -> dict[str, Any]:
     """Query strings as text; a list is one parameter with commas, since a repeated one is refused."""
     if not raw:
         return {}
-    known = shape.rest if shape.is_query else ()
+    known = shape.rest if shape.in_url else ()
     found: dict[str, Any] = {}
     for name, value in _pairs(raw):
         if name not in known:
@@ -157,7 +157,7 @@ def _repeats(raw: bytes) -> bool:
 def _path_value(shape: Shape, name: str, text: str) -> Any:
     if "\x00" in text or "\ufffd" in text:
         raise errors.Invalid(name, "expected text that can be stored, percent-encoded as UTF-8")
-    if name not in shape.cast or shape.is_query:
+    if name not in shape.cast or shape.in_url:
         return text
     try:
         value = msgspec.convert(text, shape.types[name], strict=False)

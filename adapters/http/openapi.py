@@ -134,8 +134,8 @@ class _Writer:
         self.operation = operation
         self._shape = Shape(operation)
         self._fields = {field.encode_name: field for field in msgspec.structs.fields(operation.request)}
-        self._in_url = list(self._shape.path.values()) + (list(self._shape.rest) if operation.is_query else [])
-        self._has_body = not operation.is_query and bool(self._shape.rest)
+        self._in_url = list(self._shape.path.values()) + (list(self._shape.rest) if operation.in_url else [])
+        self._has_body = not operation.in_url and bool(self._shape.rest)
         self.types: list[Any] = [self._shape.types[name] for name in self._in_url]
         self.types.append(operation.response)
         if self._has_body:
@@ -165,7 +165,8 @@ class _Writer:
             for name, schema in zip(self._in_url, schemas, strict=False)
         ]
         found.append({"$ref": "#/components/parameters/RequestId"})
-        found.append({"$ref": f"#/components/parameters/{'IfNoneMatch' if operation.is_query else 'IfMatch'}"})
+        if not operation.looks:
+            found.append({"$ref": f"#/components/parameters/{'IfNoneMatch' if operation.in_url else 'IfMatch'}"})
         if operation.key != "none":
             found.append(_KEY | {"required": operation.key == "required"})
         return found
@@ -197,7 +198,7 @@ class _Writer:
 
     def _responses(self, schema: Json) -> Json:
         operation = self.operation
-        headers = ["X-Request-Id", "X-Position", "ETag"]
+        headers = ["X-Request-Id", "X-Position"] if operation.looks else ["X-Request-Id", "X-Position", "ETag"]
         if operation.key != "none":
             headers.append("Idempotency-Replayed")
         if operation.status == 201:
@@ -207,7 +208,7 @@ class _Writer:
             media = "text/event-stream" if operation.streaming else "application/json"
             success["content"] = {media: {"schema": _event_of(schema) if operation.streaming else schema}}
         found: Json = {str(operation.status): success}
-        if operation.is_query:
+        if operation.in_url:
             found["304"] = {"description": "Not Modified", "headers": _refs(["X-Request-Id", "ETag"])}
         for status, codes in sorted(_codes(operation, self._has_body).items()):
             found[str(status)] = _problem(status, sorted(codes))
@@ -227,8 +228,10 @@ def _codes(operation: Operation, has_body: bool) -> dict[int, set[str]]:
         kinds.add(errors.AccessDenied)
     if operation.path_fields:
         kinds.add(errors.NotFound)
+    if not operation.in_url:
+        kinds |= {problems.TooLarge, problems.UnsupportedMediaType}
     if not operation.is_query:
-        kinds |= {errors.StaleVersion, problems.TooLarge, problems.UnsupportedMediaType}
+        kinds.add(errors.StaleVersion)
     if operation.key != "none":
         kinds.add(errors.KeyReused)
     if issubclass(operation.request, Reading):

@@ -56,7 +56,7 @@ def encode(operation: Operation, answer: Answer) -> Encoded:
     etag = None
     if answer.version is not None:
         etag = f'"{answer.version}"'
-    elif operation.is_query:
+    elif operation.in_url:
         etag = f'W/"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
     return Encoded(answer, body, etag, _identifier(answer))
 
@@ -88,7 +88,7 @@ def matches(etag: str, header: str) -> bool:
 
 def location_template(operation: Operation, operations: Iterable[Operation]) -> str | None:
     """Where things made by this operation are got: its own path or the one above, if a `get` lies below."""
-    shapes = {_PLACEHOLDER.sub("{}", known.path) for known in operations if known.is_query}
+    shapes = {_PLACEHOLDER.sub("{}", known.path) for known in operations if known.in_url}
     for base in (operation.path, operation.path.rpartition("/")[0]):
         if _PLACEHOLDER.sub("{}", base) + "/{}" in shapes:
             return base

@@ -51,7 +51,7 @@ def handler(operation: Operation, wiring: Wiring, location: str | None) -> HTTPR
             headers = headers_of(scope)
             call = await _call(operation, wiring, scope, headers)
             raw = b""
-            if not shape.is_query:
+            if not operation.in_url:
                 raw = await body.read(request.receive, headers)
             path = scope["path_params"]
             asked = decode.request_of(shape, path, scope["query_string"], raw)
@@ -61,7 +61,7 @@ def handler(operation: Operation, wiring: Wiring, location: str | None) -> HTTPR
                 return Streaming(answer.body, wiring.workers)
             encoded = await wiring.workers.run(lambda: _answer(operation, wiring.dispatch, asked, call))
             where = location and _PLACEHOLDER.sub(lambda match: path[match[1]], location)
-            return respond.reply(encoded, where, headers.get(b"if-none-match") if shape.is_query else None)
+            return respond.reply(encoded, where, headers.get(b"if-none-match") if operation.in_url else None)
         except errors.Refusal as refusal:
             return respond.refuse(refusal, REQUEST_ID.get() or "")
 

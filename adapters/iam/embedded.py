@@ -12,7 +12,7 @@ from typing import Any
 from adapters.iam import access_file, tokens
 from adapters.iam.directory import Directory, Principal
 from domain import catalog, policy
-from domain.access import Decision, Resource, Session, Tenant
+from domain.access import Decision, Foresight, Resource, Session, Tenant
 
 log = logging.getLogger(__name__)
 
@@ -92,6 +92,13 @@ class Embedded:
             self._context(directory, principal, resource) if principal.reads else {},
         )
         return Decision(decision.allowed, decision.reason, directory.file.digest)
+
+    def foresee(self, session: Session, action: str, resource: Resource) -> Foresight:
+        """The policies are here and deciding leaves no trace, so that no plan comes between (decisions/0019)."""
+        decision = self.authorize(session, action, resource)
+        if decision.reason == "evaluation-limit":
+            return Foresight("unknown", decision.reason)
+        return Foresight("allowed" if decision.allowed else "denied", decision.reason)
 
     def reload(self) -> bool:
         """Reads the file now; whether another one came into force. A broken one is logged once and left."""

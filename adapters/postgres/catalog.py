@@ -6,7 +6,7 @@ from typing import Any, LiteralString
 import msgspec
 
 from adapters.postgres.pool import Pool
-from commands.ports import Offer
+from commands.ports import Following, Offer
 from domain.access import Resource
 from domain.admission import Replay
 
@@ -128,11 +128,24 @@ class CatalogReader:
         sql: LiteralString = """
         SELECT DISTINCT earlier.reservation_id FROM device_bookings AS mine
         JOIN device_bookings AS earlier ON earlier.device_id = mine.device_id
-        WHERE mine.reservation_id = %s AND earlier.reservation_id <> mine.reservation_id
+        WHERE mine.reservation_id = %s AND NOT mine.ended AND earlier.reservation_id <> mine.reservation_id
           AND earlier.bound AND NOT earlier.freed AND lower(earlier.during) < lower(mine.during)
         ORDER BY 1
         """
         return self._column(sql, (reservation_id,))
+
+    def following(self, reservation_id: str, since: int, until: int) -> list[Following]:
+        sql: LiteralString = """
+        SELECT other.reservation_id, min(lower(other.during)) FROM device_bookings AS mine
+        JOIN device_bookings AS other
+          ON other.device_id = mine.device_id OR (other.node_id = mine.node_id AND other.reservation_id IS NULL)
+        WHERE mine.reservation_id = %s AND NOT mine.ended AND other.reservation_id IS DISTINCT FROM mine.reservation_id
+          AND other.during && int8range(%s, %s)
+        GROUP BY 1 ORDER BY 2, 1 LIMIT 20
+        """
+        with self._pool.connection() as connection:
+            rows = connection.execute(sql, (reservation_id, since, until), prepare=True).fetchall()
+        return [Following(*row) for row in rows]
 
     def waiting(self, pool_id: str) -> bool:
         return self._row("SELECT 1 FROM pool_queue WHERE pool_id = %s LIMIT 1", (pool_id,)) is not None

@@ -53,6 +53,8 @@ def _named(code: str, facts: dict[str, Any]) -> NoReturn:
             raise errors.QuotaExceeded(facts["kind"], facts["resource"], facts["limit"], facts["peak"])
         case "DOUBLE_BOOKED":
             raise errors.DoubleBooked(f"the node has not enough {facts['resource']} in this time")
+        case "CLEANING":
+            raise errors.DoubleBooked(f"the pool keeps {facts['seconds']} seconds between two bookings of a device")
         case "FENCED":
             raise errors.Fenced(f"the lease {facts['lease']} has a newer holder")
         case "QUEUE_AHEAD":
@@ -61,6 +63,8 @@ def _named(code: str, facts: dict[str, Any]) -> NoReturn:
             raise NodeClosed(code)
         case "POOL_CLOSED":
             raise errors.Conflict("the pool is retired and takes nothing new")
+        case "PROJECT_ARCHIVED":
+            raise errors.archived("projectId")
         case "POOL_IN_USE":
             kind, ids = next(iter(facts.items()))
             raise errors.Conflict(f"the pool still has {kind}: {', '.join(ids)}", extra={kind: tuple(ids)})
@@ -85,7 +89,7 @@ def _taken(fault: psycopg.errors.UniqueViolation) -> NoReturn:
     if fault.diag.constraint_name != "unique_keys_pkey":
         raise Race("the stream moved on") from fault
     kind = (fault.diag.message_detail or "").partition("=(")[2].partition(",")[0]
-    if kind in ("site", "pool", "node"):
+    if kind in ("site", "pool", "node", "project"):
         message = f"another {kind} of this owner has the name"
         raise errors.Conflict(message, errors=(errors.FieldError("name", message),)) from fault
     raise Race(f"{kind} exists already") from fault

@@ -6,7 +6,7 @@ A booked device that is missing is looked at here too: nobody tells the node whe
 from collections.abc import Sequence
 from typing import Final
 
-from commands import evacuating, hardware, node_service
+from commands import evacuating, hardware, members, missing, node_service
 from commands.acting import act, following
 from commands.gathering import Gathered
 from commands.ports import Loaded, Store
@@ -28,9 +28,11 @@ def step(store: Store, node_id: str, fence: Fence) -> int | None:
         if loaded.state.drain is not None:
             carried = store.carried(node_id)
             for reservation_id in carried:
-                drain(reservation_id, loaded.state.drain, gathered, now)
+                if members.on(gathered.load(reservation_id).state, node_id) is not None:
+                    drain(reservation_id, loaded.state.drain, gathered, now)
             if not carried and loaded.state.drain.drained_at is None:
                 events.append(node.Drained(now))
+        gathered.add(missing.told(gathered, f"controller:{JOB}", store.booked(node_id), node_id, events, now))
         gathered.add([_settled(node_id, gathered, events, now)])
         return gathered.changes()
 

@@ -8,7 +8,7 @@ from commands import evacuating, reconciling
 from commands.acting import act, following
 from commands.gathering import Gathered
 from commands.ports import Store
-from domain import node, reservation, schedulability
+from domain import node, schedulability
 from domain.event import Change, Fence
 
 JOB: Final = "liveness"
@@ -56,7 +56,7 @@ def lose(store: Store, node_id: str, session: int, fence: Fence) -> int | None:
     """Record that a node is lost, unless it came back.
 
     What has a place there is placed again; a reservation of this node alone fails as NodeLost, its atoms stay taken
-    until the node tears down, is fenced or retired (O33). A gang that runs keeps running on its other nodes.
+    until the node tears down, is fenced or retired (O33). A gang that is bound loses this one member.
     """
 
     def decide() -> Sequence[Change]:
@@ -70,17 +70,8 @@ def lose(store: Store, node_id: str, session: int, fence: Fence) -> int | None:
             *reconciling.broken(state, "NodeLost", now),
         ]
         gathered.add([Change(node_id, loaded.version, tuple(schedulability.settle(state, lost, now)))])
-        for reservation_id in store.carried(node_id):
-            _leave(reservation_id, gathered, now)
+        evacuating.leave(store.carried(node_id), node_id, gathered, "NodeLost", now)
         return gathered.changes()
 
     cause = store.load(node_id)
     return act(store, following(f"controller:{JOB}", cause.state.admission_id, cause), decide, fence)
-
-
-def _leave(reservation_id: str, gathered: Gathered, now: int) -> None:
-    state: reservation.State = gathered.load(reservation_id).state
-    if state.status == "placed":
-        evacuating.requeue(reservation_id, gathered, "NodeLost")
-    elif state.status in ("binding", "active") and len(state.allocations) == 1:
-        evacuating.fail(reservation_id, gathered, "NodeLost", now)

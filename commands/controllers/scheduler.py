@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from commands import placing, tenancy
 from commands.acting import act, following
 from commands.ports import NodeClosed, Ports, Store
-from domain import claim, errors, reservation
+from domain import claim, errors, quota, reservation
 from domain.event import Change, Fence, Meta
 
 JOB = "scheduler"
@@ -88,7 +88,7 @@ def _meta(store: Store, reservation_id: str) -> Meta:
 def hopeless(store: Store, state: reservation.State) -> str | None:
     """Why a waiting claim gets nothing any more; None while it may hope. It keeps the offering that admitted it."""
     scopes = state.claimed.scopes if state.claimed else ()
-    if any(store.load(scope).state.withdrawn for scope in scopes):
+    if any(store.load(scope).state.withdrawn for scope in scopes if quota.is_offering(scope)):
         return "OfferWithdrawn"
     usable = state.draft is None or tenancy.usable(store, state.draft.tenant_id)
     return None if usable else "TenantSuspended"

@@ -1,57 +1,78 @@
 """What time alone brings about: starts, ends, and giving up (domain.md §5). Ends come before starts."""
 
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal
 
-from commands import ending
+from commands import ending, members
 from commands.acting import act, following
 from commands.ports import Loaded, Store
-from domain import node, node_spec, pool, reservation
+from domain import node, node_spec, pool, reservation, reservation_terms
 from domain.event import Change, Fence
 
-DRAFT_MS = 15 * 60_000
 JOB = "timekeeper"
 
-Step = Literal["end", "fail", "expire", "start", "activate", "nothing"]
+Step = Literal["end", "lapse", "fail", "expire", "start", "activate", "replace", "notice", "nothing"]
+
+_EXPIRES: Final[Mapping[reservation.Status, str]] = {
+    "pending": "NoCapacity",
+    "awaiting-confirmation": "ConfirmationTimeout",
+}
 
 
-def due(state: reservation.State, now: int) -> Step:
-    """What is to happen to a reservation at `now` (epoch ms) if nothing but time passed."""
+def due(state: reservation.State, now: int, back_at: int = 0) -> Step:
+    """What is to happen to a reservation at `now` if nothing but time passed; `back_at` as in `lapses`; epoch ms."""
     match state.status:
         case "active" | "binding" if state.ends_at is not None and state.ends_at <= now:
             return "end"
+        case "active" if reservation_terms.lapses(state, now, back_at):
+            return "lapse"
+        case "active" if (notice_at := reservation_terms.notice_at(state)) is not None and notice_at <= now:
+            return "notice"
         case "binding" if state.fail_at is not None and state.fail_at <= now:
             return "fail"
         case "binding" if reservation.prepared(state):
             return "activate"
+        case "active" if members.late(state, now) is not None:
+            return "replace"
         case "placed" if state.ends_at is not None and state.ends_at <= now:
             return "expire"
         case "placed" if state.starts_at is not None and state.starts_at <= now:
             return "start"
         case "pending" if state.give_up_at is not None and state.give_up_at <= now:
             return "expire"
-        case "draft" if state.since + DRAFT_MS <= now:
+        case "awaiting-confirmation" if state.awaits is not None and state.awaits.until <= now:
+            return "expire"
+        case "draft" if state.since + reservation_terms.DRAFT_MS <= now:
             return "expire"
         case _:
             return "nothing"
 
 
-def step(store: Store, reservation_id: str, fence: Fence) -> int | None:
+def step(store: Store, reservation_id: str, fence: Fence, back_at: int = 0) -> int | None:
     """Do what is due for one reservation and return the position; None when there was nothing to do."""
 
-    def decide() -> list[Change]:
+    def decide() -> Sequence[Change]:
         loaded, now = store.load(reservation_id), store.now()
-        match due(loaded.state, now):
+        state: reservation.State = loaded.state
+        match due(state, now, back_at):
             case "end":
-                return ending.end(store, reservation_id, loaded, "Ended", now)
+                return ending.end(store, reservation_id, loaded, reservation_terms.end_reason(state), now)
+            case "lapse":
+                return ending.end(store, reservation_id, loaded, "LeaseLapsed", now)
+            case "notice":
+                assert state.ends_at is not None
+                return [Change(reservation_id, loaded.version, (reservation.Ending(state.ends_at, "Ended"),))]
             case "fail":
                 return ending.end(store, reservation_id, loaded, "BindTimeout", now, failed=True)
             case "expire":
-                reason = "NoCapacity" if loaded.state.status == "pending" else "WindowPassed"
+                reason = _EXPIRES.get(state.status, "WindowPassed")
                 return [Change(reservation_id, loaded.version, (reservation.Expired(reason, now),))]
             case "start":
                 return _bind(store, reservation_id, loaded, now)
             case "activate" if not store.blockers(reservation_id):
-                return [Change(reservation_id, loaded.version, (reservation.Activated(now),))]
+                return [Change(reservation_id, loaded.version, tuple(reservation_terms.activation(state, now)))]
+            case "replace":
+                return members.give_up(store, reservation_id, state, now)
             case "activate" | "nothing":
                 return []
 

@@ -14,7 +14,7 @@ from adapters.postgres.leases import LOOK_S, TTL_S
 from adapters.postgres.runner import Runner
 from adapters.worker import Worker
 from commands.ports import Ports
-from domain import errors, reservation, tenant
+from domain import clock, errors, reservation, tenant
 from domain.event import Append
 from facts import Facts, facts, new_id
 from naive import feed
@@ -207,3 +207,38 @@ def test_ends_come_before_starts(house: House) -> None:
     house.look()
     house.worker("a").tick()
     assert (house.status(ended), house.status(following)) == ("releasing", "binding")
+
+
+class Jumping:
+    """A store whose clock can be set off; all else is the log's own."""
+
+    def __init__(self, given: Facts) -> None:
+        self._store = given.store
+        self.off_ms = 0
+
+    def now(self) -> int:
+        return self._store.now() + self.off_ms
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._store, name)
+
+
+def test_a_clock_that_jumps_ends_nothing_until_an_operator_or_a_minute_says_so(house: House) -> None:
+    """O34: the day that the clock jumped ahead has not passed."""
+    started, store = house.due(0), Jumping(house.given)
+    house.look()
+    house.ports = Ports(store, None, house.calendars, CelSelectors(), new_id, str)  # type: ignore[arg-type]
+    one = house.worker("a")
+    one.tick()
+    assert house.status(started) == "binding"
+    store.off_ms = 24 * HOUR
+    house.look()
+    one.tick()
+    one.tick()
+    assert house.status(started) == "binding"
+    now = store.now()
+    house.given.append(clock.stream(worker.LEASE), clock.Trusted("operator", now))
+    waiting = house.given.queue(house.pool_id, None, 1, now, now + 2 * HOUR)
+    house.look()
+    one.tick()
+    assert house.status(waiting) == "placed"

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from commands import agents, teardown
 from commands.controllers import scheduler, timekeeper
-from domain import errors, reservation
+from domain import errors, reservation, reservation_fold, reservation_life, reservation_terms
 
 NOW = 1_000_000
 CLAIM: Any = None
@@ -25,7 +25,8 @@ def being(status: str, **fields: Any) -> reservation.State:
     ("state", "step"),
     [
         (being("active", ends_at=NOW), "end"),
-        (being("active", ends_at=NOW + 1), "nothing"),
+        (being("active", ends_at=NOW + 1), "notice"),
+        (being("active", ends_at=NOW + 1, ending=reservation.Ending(NOW + 1, "Ended")), "nothing"),
         (being("active", ends_at=None), "nothing"),
         (being("binding", ends_at=NOW, fail_at=NOW), "end"),
         (being("binding", ends_at=NOW + 1, fail_at=NOW), "fail"),
@@ -35,10 +36,13 @@ def being(status: str, **fields: Any) -> reservation.State:
         (being("placed", starts_at=NOW - 2, ends_at=NOW), "expire"),
         (being("pending", give_up_at=NOW), "expire"),
         (being("pending", give_up_at=NOW + 1), "nothing"),
-        (being("draft", since=NOW - timekeeper.DRAFT_MS), "expire"),
-        (being("draft", since=NOW - timekeeper.DRAFT_MS + 1), "nothing"),
+        (being("draft", since=NOW - reservation_terms.DRAFT_MS), "expire"),
+        (being("draft", since=NOW - reservation_terms.DRAFT_MS + 1), "nothing"),
         (being("releasing", ends_at=NOW - 1), "nothing"),
-        *((being(state, ends_at=1, starts_at=1, fail_at=1, give_up_at=1), "nothing") for state in reservation.FINAL),
+        *(
+            (being(state, ends_at=1, starts_at=1, fail_at=1, give_up_at=1), "nothing")
+            for state in reservation_life.FINAL
+        ),
     ],
 )
 def test_what_is_due(state: reservation.State, step: str) -> None:
@@ -68,7 +72,7 @@ def test_while_somebody_before_holds_an_atom_it_is_prepared_and_not_active() -> 
     state = being("binding", allocations=(allocation(1),))
     (told,) = agents.prepared(state, "node_1", {"alloc_1": "prepared"}, 3, NOW, True)
     assert told == reservation.Prepared("alloc_1", 3)
-    after = reservation.evolve(state, told)
+    after = reservation_fold.evolve(state, told)
     assert agents.prepared(after, "node_1", {"alloc_1": "prepared"}, 3, NOW, False) == [reservation.Activated(NOW)]
 
 
@@ -77,7 +81,7 @@ def test_it_is_released_when_the_last_node_has_torn_down() -> None:
     change = teardown.torn_down("rsv_1", gang, 7, "node_1", NOW)
     assert change is not None
     assert change.events == (reservation.TornDown("alloc_1", "node_1", NOW),)
-    half = reservation.evolve(gang, change.events[0])
+    half = reservation_fold.evolve(gang, change.events[0])
     assert teardown.torn_down("rsv_1", half, 8, "node_1", NOW) is None
     last = teardown.torn_down("rsv_1", half, 8, "node_2", NOW)
     assert last is not None
@@ -87,18 +91,18 @@ def test_it_is_released_when_the_last_node_has_torn_down() -> None:
     assert teardown.torn_down("rsv_1", being("active", allocations=(allocation(1),)), 7, "node_1", NOW) is None
 
 
-@pytest.mark.parametrize("status", list(reservation.MOVES))
-@pytest.mark.parametrize("verb", list(reservation.VERBS))
+@pytest.mark.parametrize("status", list(reservation_life.MOVES))
+@pytest.mark.parametrize("verb", list(reservation_life.VERBS))
 def test_a_verb_is_taken_in_its_states_and_else_names_those_that_are(verb: str, status: Any) -> None:
     state = being(status)
-    if status in reservation.VERBS[verb]:
-        reservation.must_take(state, verb)
+    if status in reservation_life.VERBS[verb]:
+        reservation_life.must_take(state, verb)
         return
     with pytest.raises(errors.IllegalTransition) as refused:
-        reservation.must_take(state, verb)
-    legal = tuple(name for name, states in reservation.VERBS.items() if status in states)
+        reservation_life.must_take(state, verb)
+    legal = tuple(name for name, states in reservation_life.VERBS.items() if status in states)
     assert refused.value.extra == {"state": status, "allowed": legal}
-    assert ("final" in refused.value.detail) is (status in reservation.FINAL)
+    assert ("final" in refused.value.detail) is (status in reservation_life.FINAL)
 
 
 def draft(starts_at: int | None) -> reservation.Drafted:
@@ -142,6 +146,6 @@ def test_a_policy_reads_hours_that_are_not_rounded_and_no_unknowns() -> None:
 
 
 def test_final_is_final() -> None:
-    for state in reservation.FINAL:
-        assert reservation.MOVES[state] == ()
-        assert not any(state in states for states in reservation.VERBS.values())
+    for state in reservation_life.FINAL:
+        assert reservation_life.MOVES[state] == ()
+        assert not any(state in states for states in reservation_life.VERBS.values())

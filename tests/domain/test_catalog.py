@@ -52,7 +52,7 @@ def test_ids_and_gets_are_of_the_things_that_can_be_got() -> None:
     prefixes = ("project prj", "site site", "pool pool", "node node", "reservation rsv", "provider-account pacct")
     known = dict(line.split() for line in prefixes)
     assert {name.removeprefix("compute-"): prefix for name, prefix in catalog.ID_PREFIXES.items()} == known
-    assert set(catalog.GOT_AS) == {"site", "pool", "node", "rsv"}
+    assert set(catalog.GOT_AS) == {"site", "pool", "node", "rsv", "prj"}
     shown = {operation.action: operation.on for operation in OPERATIONS.values()}
     for prefix, (name, action) in catalog.GOT_AS.items():
         assert (catalog.ID_PREFIXES[name], shown[action]) == (prefix, (f"{name}/{{id}}",))

@@ -14,7 +14,7 @@ def actions(names: str) -> list[str]:
 READS = actions(
     "sites:list nodes:get pools:offers nodes:inventory nodes:spec nodes:devices nodes:history devices:list "
     "capacity:timeline reservations:list bookings:list quotas:get leases:list usage:list webhooks:deliveries "
-    "events:stream iam:catalog reservations:preview"
+    "projects:list projects:get events:stream iam:catalog reservations:preview"
 )
 AUDIT = actions("audit:events audit:stream audit:state audit:verify audit:export audit:checkpoint")
 OPERATION = actions(
@@ -29,7 +29,8 @@ USE = actions(
 )
 ADMINISTRATION = actions(
     "pools:offer pools:withdraw quotas:set budgets:set joinTokens:create joinTokens:revoke imageSigners:set "
-    "images:sign projects:create webhooks:create profiles:create providerAccounts:create providers:sync"
+    "images:sign projects:create projects:archive webhooks:create profiles:create providerAccounts:create "
+    "providers:sync"
 )
 EVERYTHING = {*READS, *AUDIT, *OPERATION, *USE, *ADMINISTRATION}
 

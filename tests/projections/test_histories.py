@@ -6,14 +6,16 @@ from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from adapters.calendars import Calendars
 from adapters.postgres import rebuild
 from adapters.postgres.pool import Pool, pool
 from adapters.postgres.runner import Runner
+from commands import teardown
 from commands.ports import QueueAhead
-from domain import claim, errors, node, placement, reservation
-from facts import T0, Facts, differences, new_id
+from domain import claim, errors, node, placement, reservation, reservation_life
+from facts import T0, TENANT, Facts, differences, new_id
 from naive import busy_in_calendar, busy_in_database, feed
 from projections import table
 
@@ -46,10 +48,11 @@ class History:
         start = self.now + self.pick() % 6 * HOUR
         return start, start + (1 + self.pick() % 4) * HOUR
 
-    def choose(self, gpus: int, window: tuple[int, int]) -> tuple[str, tuple[str, ...]] | None:
+    def choose(self, gpus: int, window: tuple[int, int], on: str | None = None) -> tuple[str, tuple[str, ...]] | None:
         asked = claim.Claim((claim.DeviceLine("gpu", gpus),))
+        others = set(self.nodes) - {on} if on else set()
         with self.calendars.locked(self.pool_id) as of:
-            found = placement.place(of, asked, window, f"seed{self.pick()}", None)  # type: ignore[arg-type]
+            found = placement.place(of, asked, window, f"seed{self.pick()}", None, others)  # type: ignore[arg-type]
         if isinstance(found, placement.Refusal):
             return None
         (member,) = found.members
@@ -77,6 +80,33 @@ class History:
         placed = self._placed((node_id, atoms), window, priority=9)
         made = self._try(lambda id: self.facts.place(placed, id), errors.DoubleBooked, errors.QuotaExceeded)
         assert not (made and taken)
+
+    def place_gang(self) -> None:
+        """One GPU on every node."""
+        window = self.window()
+        found = [self.choose(1, window, keep) for keep in self.nodes]
+        if all(found):
+            parts = [self._placed(one, window, priority=9) for one in found if one is not None]
+            claimed = self.facts.claimed(self.scope, len(parts), *window)
+            gang = replace(parts[0], allocations=tuple(p.allocations[0] for p in parts), claimed=claimed)
+            self._try(lambda id: self.facts.place(gang, id), errors.QuotaExceeded)
+
+    def lose_member(self) -> None:
+        if (id := self.one("binding", "active")) is not None and len(self.state(id).allocations) > 1:
+            gone = self.state(id).allocations[self.pick() % 2]
+            self.facts.append(id, reservation.MemberLost(gone.id, gone.node_id, "NodeLost", self._instant(id)))
+
+    def replace_member(self) -> None:
+        lacking = [id for id in self.reservations if reservation.lacking(self.state(id))]
+        if not lacking:
+            return
+        state, window = self.state(lacking[0]), (self.now, self.now + HOUR)
+        free = set(self.nodes) - {a.node_id for a in state.allocations}
+        found = self.choose(1, window, free.pop())
+        if found is not None:
+            (one,) = self._placed(found, window).allocations
+            placed = reservation.MemberPlaced(self.pool_id, TENANT, one, *window, 1, self.now)
+            self.facts.append(lacking[0], placed)
 
     def queue(self) -> None:
         start = self.now
@@ -132,11 +162,10 @@ class History:
         node_id = list(self.nodes)[self.pick() % NODES]
         self.facts.append(node_id, node.Fenced("off", self.now))
         for id in self.reservations:
-            held = [a for a in self.state(id).allocations if a.node_id == node_id and not a.torn_down]
-            if held and self.state(id).status == "releasing":
-                self.facts.tear_down(id, self._instant(id))
-            elif held and self.state(id).status == "failed":
-                self.facts.append(id, *(reservation.TornDown(a.id, node_id, self._instant(id)) for a in held))
+            loaded = self.facts.store.load(id)
+            freed = teardown.torn_down(id, loaded.state, loaded.version, node_id, self._instant(id))
+            if freed is not None:
+                self.facts.append(id, *freed.events)
 
     def pass_time(self) -> None:
         self.now += (1 + self.pick() % 3) * HOUR // 2
@@ -166,8 +195,8 @@ class History:
         self.quota_holds()
         for id in self.reservations:
             loaded = self.facts.store.load(id)
-            if loaded.state.status in reservation.FINAL:
-                held = sum(not a.torn_down for a in loaded.state.allocations)
+            if loaded.state.status in reservation_life.FINAL:
+                held = sum(not a.torn_down for a in (*loaded.state.allocations, *loaded.state.lost))
                 assert self.facts.rows(LEFT, id, id, id) == [(0, 0, held if loaded.state.status == "failed" else 0)]
                 assert self.final.setdefault(id, loaded.state.status) == loaded.state.status
 
@@ -194,7 +223,7 @@ SELECT (SELECT count(*)::int FROM quota_claims WHERE reservation_id = %s),
 """
 MOVES = (
     "place", "place", "place", "snatch", "queue", "promote", "bind", "bind", "activate", "release", "release", "fail",
-    "drop", "tear_down", "fence", "pass_time",
+    "drop", "tear_down", "fence", "pass_time", "place_gang", "lose_member", "replace_member",
 )  # fmt: skip
 
 

@@ -12,18 +12,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_histories import MOVES, History, bring, empty
 
+from adapters.calendars import Calendars
+from adapters.cel import CelSelectors
 from adapters.postgres import rebuild, retention
 from adapters.postgres.pool import Pool, pool
 from adapters.postgres.runner import Runner
 from domain import errors, node, node_view, registry, reservation_view
-from domain.access import Session
+from domain.access import Foresight, Resource, Session
 from domain.event import Recorded
 from domain.operation import Answer
 from facts import TENANT, Facts, differences
 from naive import feed
 from projections import history, table
 from queries import nodes, past, reservations
-from queries.reading import Reader
+from queries.reading import Ahead, Reader
 
 DAY_MS = 86_400_000
 NODE_MOVES = ("cordon", "uncordon", "connect", "lose")
@@ -78,6 +80,10 @@ def tell(connections: Pool, seed: int, moves: int) -> tuple[Told, Runner]:
     return told, running
 
 
+def nothing_ahead(action: str, resource: Resource) -> Foresight:
+    raise AssertionError(f"{action} on {resource.id} was not asked for")
+
+
 @contextmanager
 def reading(facts: Facts, as_of: int) -> Iterator[Reader]:
     """A reader who may see everything of its tenant."""
@@ -92,6 +98,7 @@ def reading(facts: Facts, as_of: int) -> Iterator[Reader]:
             lambda action, resource: True, unseen, store.log, lambda: 0, as_of, store.load_as_of,
             lambda resource: None,
             store.load, store.versions,
+            Ahead(Calendars(lambda: 0, lambda position, seconds: True).locked, CelSelectors(), nothing_ahead),
         )  # fmt: skip
 
 

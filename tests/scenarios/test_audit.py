@@ -13,15 +13,15 @@ def test_every_allowed_mutation_leaves_one_admission_and_what_follows_names_it(p
     plane.report(node_id)
     story = plane.acme.ok("GET", f"/v1/audit/streams/{made['id']}")
     assert [i["type"].split(".")[1] for i in story["items"]] == [
-        *("drafted", "admitted", "placed", "binding_started", "prepared", "activated"),
+        *("drafted", "admitted", "placed", "binding_started", "prepared", "activated", "ending"),
         *("release_started", "torn_down", "released"),
     ]
     names = [(i["actor"], i["decision"]["action"]) for i in story["items"]]
     create, release = "compute:reservations:create", "compute:reservations:release"
     me, agent = "identity:acme/acme", f"agent:{node_id}"
     assert names[:3] == [(me, create)] * 3
-    assert names[3:6] == [("controller:timekeeper", create), (agent, create), (agent, create)]
-    assert names[6:] == [(me, release), (agent, create), (agent, create)]
+    assert names[3:7] == [("controller:timekeeper", create), *[(agent, create)] * 3]
+    assert names[7:] == [(me, release), (agent, create), (agent, create)]
     first = story["items"][0]
     assert first["decision"]["requestId"] == first["correlation"] == request_id
     assert first["decision"]["policyDigest"] == plane.wired.authorizer.digest

@@ -55,7 +55,7 @@ def test_a_drain_places_elsewhere_what_is_placed_and_leaves_what_runs(plane: Pla
 
 def test_at_a_drains_deadline_what_still_runs_is_released_after_notice(plane: Plane) -> None:
     pool_id, (node_id,) = plane.fleet()
-    active = plane.activate(plane.acme, plane.acme.reserve(pool_id).json()["id"])
+    active = plane.activate(plane.acme, plane.acme.reserve(pool_id, durationSeconds=7_200).json()["id"])
     deadline = plane.store.now() + HOUR // 2
     assert drain(plane, node_id, deadline=deadline).status_code == 200
     until(plane, node_id, lambda n: any(isinstance(e, reservation.Ending) for e in plane.events(active["id"])))

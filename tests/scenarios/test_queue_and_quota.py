@@ -81,7 +81,7 @@ def test_of_five_rivals_for_a_quota_no_more_pass_than_it_holds(plane: Plane) -> 
         answers = list(threads.map(lambda n: plane.acme.reserve(pool_id, f"two-{n}", devices=two), range(5)))
     assert sorted(a.status_code for a in answers) == [201, 201, 409, 409, 409]
     assert {a.json()["code"] for a in answers if a.status_code == 409} == {"QUOTA_EXCEEDED"}
-    assert plane.rows("SELECT sum(amount)::int FROM quota_claims") == [(8,)]
+    assert set(plane.rows("SELECT sum(amount)::int FROM quota_claims GROUP BY scope")) == {(8,)}
 
 
 def test_a_lowered_quota_moves_nothing_and_admits_nothing(plane: Plane) -> None:

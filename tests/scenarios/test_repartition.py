@@ -156,9 +156,11 @@ def test_slices_that_are_gone_after_a_reboot_are_missed_and_their_bookings_kept(
     assert held["PartitionPending"] == [found["gpus"][0]["uuid"]]
     assert set(held["BookedDeviceMissing"]) == booked
     assert [r["reason"] for r in shown["unschedulableReasons"]] == ["PartitionPending"]
-    assert plane.acme.ok("GET", f"/v1/reservations/{running['id']}")["state"] == "active"
+    degraded = plane.acme.ok("GET", f"/v1/reservations/{running['id']}")
+    assert (degraded["state"], degraded["degraded"]) == ("active", "DeviceMissing")
     assert plane.acme.ok("GET", f"/v1/reservations/{coming['id']}")["state"] == "placed"
     assert set(plane.store.booked_devices(node_id)) == booked
     agents.report_inventory(plane.store, node_id, session, document.NodeInventory.convert(found))
     back = plane.root.ok("GET", f"/v1/nodes/{node_id}")
     assert (back["conditions"], back["schedulable"]) == ([], True)
+    assert plane.acme.ok("GET", f"/v1/reservations/{running['id']}")["degraded"] is None

@@ -172,7 +172,7 @@ def test_a_running_drain_changes_its_deadline_whatever_else_is_disrupted(plane: 
 
 def test_a_notice_is_taken_back_with_the_drain_or_its_deadline(plane: Plane) -> None:
     pool_id, (node_id,) = plane.fleet()
-    made = plane.activate(plane.acme, plane.acme.reserve(pool_id).json()["id"])["id"]
+    made = plane.activate(plane.acme, plane.acme.reserve(pool_id, durationSeconds=7_200).json()["id"])["id"]
 
     def told() -> Any:
         return plane.acme.ok("GET", f"/v1/reservations/{made}")["endingAt"]
@@ -226,5 +226,6 @@ def test_a_twin_in_the_same_gang_does_not_stand_in_the_way_of_a_forced_retiremen
     assert plane.store.load(first).state.fingerprint != plane.store.load(second).state.fingerprint
     gone = plane.root.ok("POST", f"/v1/nodes/{first}/retire", {"force": True})
     assert gone["provisionState"] == "retired"
-    assert plane.acme.ok("GET", f"/v1/reservations/{gang}")["state"] == "failed"
-    assert plane.store.load(second).state.allocations == ()
+    left = plane.acme.ok("GET", f"/v1/reservations/{gang}")
+    assert (left["state"], [a["nodeId"] for a in left["allocations"]]) == ("active", [second])
+    assert left["degraded"] is not None

@@ -28,6 +28,13 @@ EXPECTED: dict[str, str] = {
     "pools.offer": GIVE,
     "pools.offers": "401 401 404 200 200 200 200 200",
     "pools.withdraw": GIVE,
+    "pools.evict": OWN,
+    "projects.create": "401 401 201 403 403 201 403 201",
+    "projects.list": READ,
+    "projects.get": "401 401 404 200 404 200 404 404",
+    "projects.archive": "401 401 404 403 404 200 404 404",
+    "quotas.set": "401 401 403 403 403 403 403 200",
+    "quotas.get": "401 401 404 200 200 200 200 200",
     "joinTokens.create": "401 401 404 403 403 404 403 201",
     "joinTokens.list": READ,
     "joinTokens.revoke": "401 401 404 403 403 404 403 200",
@@ -61,11 +68,19 @@ EXPECTED: dict[str, str] = {
     "devices.list": READ,
     "capacity.list": READ,
     "reservations.create": "401 401 404 201 403 201 403 201",
+    "reservations.preview": "401 401 404 200 200 200 200 200",
     "reservations.list": READ,
     "reservations.get": "401 401 404 403 404 200 404 404",
     "reservations.cancel": "401 401 404 403 404 200 404 404",
     "reservations.release": "401 401 404 403 404 200 404 404",
+    "reservations.renew": "401 401 404 403 404 200 404 404",
+    "reservations.confirm": "401 401 404 403 404 200 404 404",
+    "reservations.extend": "401 401 404 403 404 200 404 404",
+    "extensions.list": READ,
     "bookings.list": READ,
+    "usage.list": READ,
+    "leases.list": "401 401 403 403 200 403 200 200",
+    "leases.proceed": "401 401 403 403 403 403 200 200",
     "events.stream": READ,
     "audit.stream": "401 401 404 403 200 404 403 200",
 }
@@ -95,7 +110,7 @@ def test_every_caller_gets_the_answer_of_its_cell(plane: Plane) -> None:
         operation = OPERATIONS[name]
         for caller, status in zip(CALLERS, map(int, expected.split()), strict=True):
             client = clients.get(caller, Client(plane.app, ""))
-            sent = None if operation.is_query else fill(body, known)
+            sent = None if operation.in_url else fill(body, known)
             answer = client.call(operation.verb, fill(path, known), sent, Idempotency_Key=fresh())
             right = answer.status_code == status and (status < 400 or answer.json()["code"] == CODES[status])
             if not right:

@@ -12,7 +12,7 @@ import msgspec
 import psycopg
 
 from adapters.postgres import rebuild
-from domain import admission, registry, reservation, reservation_view
+from domain import admission, registry, reservation, reservation_fold, reservation_view
 from domain.event import Recorded
 from projections import table
 from tests.bench.plane import Plane
@@ -169,7 +169,7 @@ def answers(log: Log, given: Sequence[Acknowledged]) -> Iterator[str]:
             if recorded is None:
                 yield f"{stream} was shown at version {max(by_version)}, in the log it has no version {version}"
                 break
-            state = reservation.evolve(state, recorded.event)  # type: ignore[arg-type]
+            state = reservation_fold.evolve(state, recorded.event)  # type: ignore[arg-type]
             for told in by_version.get(version, ()):
                 if digest(msgspec.json.encode(reservation_view.view(stream, state, version))) != told.digest:
                     yield f"the answer was another than the log gives: {told}"

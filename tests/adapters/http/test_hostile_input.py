@@ -17,8 +17,9 @@ from wellformed import REQUESTS, fill, fresh, things
 NO_ROW = sorted(set(OPERATIONS) - set(REQUESTS))
 assert NO_ROW == [], f"tests/wellformed.py: REQUESTS has no row for {', '.join(NO_ROW)}"
 
-COMMANDS = sorted(name for name, operation in OPERATIONS.items() if not operation.is_query)
-QUERIES = sorted(name for name, operation in OPERATIONS.items() if operation.is_query)
+COMMANDS = sorted(name for name, operation in OPERATIONS.items() if not operation.in_url)
+"""And what only looks: whatever has a body."""
+QUERIES = sorted(name for name, operation in OPERATIONS.items() if operation.in_url)
 
 SURROGATE = "\ud800"
 HUGE = "@1e400"
@@ -177,7 +178,7 @@ def test_no_parameter_of_any_query_takes_what_is_of_another_kind(plane: Plane, k
                     assert parameter == "gpuModel", (name, parameter, bad, kind)
                     continue
                 found = problem(answer, (name, parameter, bad))
-                assert named(found) in ("", parameter), (name, parameter, bad, found)
+                assert named(found) in ("", parameter, f"{parameter}[0]"), (name, parameter, bad, found)
         for wrong in ("colour=1", "limit=1&limit=2", "%ff=1", "&".join(f"a{n}=1" for n in range(200))):
             assert problem(plane.root.get(f"{path}?{wrong}"), name)["code"] == "MALFORMED"
 
@@ -195,7 +196,7 @@ def test_no_path_takes_an_id_of_another_kind_case_or_length(plane: Plane, known:
         own = known[path.partition("{")[2].partition("}")[0]]
         for bad in (*IDS, own.upper(), own[:-1], own + "0", own.replace("_", "_l", 1)[:-1]):
             at = path[: path.index("{")] + bad + path[path.index("}") + 1 :]
-            raw = b"" if OPERATIONS[name].is_query else encoded(fill(body, known))
+            raw = b"" if OPERATIONS[name].in_url else encoded(fill(body, known))
             found = problem(send(plane.root, name, at, raw), (name, bad))
             assert found["status"] in (404, 405, 422), (name, bad, found)
     assert written(plane, head) == []
@@ -221,7 +222,7 @@ def test_a_header_that_cannot_be_is_refused(plane: Plane, known: dict[str, str])
 
 
 def test_an_idempotency_key_that_cannot_be_is_refused_on_every_create(plane: Plane, known: dict[str, str]) -> None:
-    for name in ("sites.create", "pools.create", "joinTokens.create"):
+    for name in ("sites.create", "pools.create", "joinTokens.create", "projects.create"):
         path, body = REQUESTS[name]
         answer = send(plane.root, name, path, encoded(fill(body, known)), Idempotency_Key="a\x01")
         assert named(problem(answer, name)) == "Idempotency-Key"
@@ -290,6 +291,11 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("pools.offer", {"quota": {"gpus": 1}}, "quota"),
     ("pools.offer", {"quota": {"gpu": -1}}, "quota"),
     ("pools.offer", {"priority": 1001}, "priority"),
+    ("projects.create", {"name": "Upper"}, "name"),
+    ("projects.create", {"labels": {"k": "v" * 256}}, "labels"),
+    ("quotas.set", {"limits": {"gpus": 1}}, "limits"),
+    ("quotas.set", {"limits": {"gpu": -1}}, "limits"),
+    ("quotas.set", {"limits": None}, "limits"),
     ("joinTokens.create", {"uses": 0}, "uses"),
     ("joinTokens.create", {"expiresInSeconds": 10**9}, "expiresInSeconds"),
     ("nodes.cordon", {"reason": ""}, "reason"),
@@ -356,11 +362,16 @@ def test_an_inventory_that_cannot_be_names_its_field_and_uses_no_token(plane: Pl
 
 def test_every_stored_text_field_was_tried() -> None:
     """A new field of a command must be in its well-formed request, or nothing hostile is sent to it."""
-    left_out = {"pools.create.providerAccountId", "reservations.create.projectId", "nodes.maintain.plan"}
+    left_out = {
+        "pools.create.providerAccountId",
+        "reservations.create.projectId",
+        "reservations.preview.projectId",
+        "nodes.maintain.plan",
+    }
     for name in COMMANDS:
-        path, body = REQUESTS[name]
+        _, body = REQUESTS[name]
         operation = OPERATIONS[name]
-        in_path = {"id", "tenantId"} if "{" in path or "/acme" in path else set()
+        in_path = set(Shape(operation).path.values())
         fields = {field.encode_name for field in msgspec.structs.fields(operation.request)}
         missing = {f"{name}.{field}" for field in fields - in_path - set(body)}
         assert missing <= left_out, name

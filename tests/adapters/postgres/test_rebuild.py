@@ -32,13 +32,20 @@ def busy_day(plane: Plane) -> None:
     pool_id, nodes = plane.fleet(nodes=2)
     plane.root.ok("POST", f"/v1/nodes/{nodes[0]}/commands", {"name": "inspect"})
     plane.offer(pool_id, quota={"gpu": 20, "vcpu": 64})
+    project_id = plane.project()
+    plane.root.ok("PUT", "/v1/quotas/tenant/acme", {"limits": {"gpu": 99}})
+    plane.acme.ok("PUT", f"/v1/quotas/project/{project_id}", {"limits": {"gpu": 16}})
+    plane.acme.ok("POST", f"/v1/projects/{plane.project('over')}/archive", {})
     later = int(time.time() * 1000) + HOUR
     gpus = [{"class": "gpu", "count": 8}]
     for key in ("one", "two"):
-        made = plane.acme.reserve(pool_id, key, startsAt=later, devices=gpus, scalars={"vcpu": 8})
+        made = plane.acme.reserve(pool_id, key, startsAt=later, devices=gpus, scalars={"vcpu": 8}, projectId=project_id)
         assert made.status_code == 201, made.text
     waiting = plane.acme.reserve(pool_id, "three", startsAt=later)
     assert waiting.json()["state"] == "pending", waiting.text
+    longer = {"endsAt": made.json()["endsAt"] + 1}
+    plane.acme.ok("POST", f"/v1/reservations/{made.json()['id']}/extend", longer, Idempotency_Key="longer")
+    plane.activate(plane.acme, plane.acme.reserve(pool_id, "four", durationSeconds=1800).json()["id"])
     plane.settle()
 
 

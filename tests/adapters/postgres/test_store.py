@@ -252,7 +252,7 @@ class TestQuota:
         given.queue(pool_id, offer_id, 7, T0, T0 + HOUR)
         with pytest.raises(errors.QuotaExceeded) as refusal:
             given.queue(pool_id, offer_id, 2, T0 + 1, T0 + HOUR + 1)
-        assert refusal.value.extra == {"scope": "offering", "resource": "gpu", "limit": 8, "peak": 9}
+        assert refusal.value.extra == {"kind": "offering", "resource": "gpu", "limit": 8, "peak": 9}
 
     def test_it_is_the_peak_over_time_that_counts(self, given: Facts) -> None:
         """Claims one after the other do not add up, claims that touch neither; one across both meets the higher."""

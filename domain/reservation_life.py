@@ -1,0 +1,38 @@
+"""The life of a reservation: its states, the legal moves, and which verbs each state takes (domain.md §5)."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from domain import errors
+from domain.reservation import State, Status
+
+MOVES: Final[Mapping[Status, tuple[Status, ...]]] = {
+    "draft": ("denied", "awaiting-confirmation", "pending", "placed", "cancelled", "expired"),
+    "awaiting-confirmation": ("pending", "placed", "denied", "cancelled", "expired"),
+    "pending": ("placed", "cancelled", "expired", "failed"),
+    "placed": ("binding", "pending", "cancelled", "expired", "failed"),
+    "binding": ("active", "releasing", "failed"),
+    "active": ("releasing", "failed"),
+    "releasing": ("released", "failed"),
+    "denied": (),
+    "released": (),
+    "failed": (),
+    "cancelled": (),
+    "expired": (),
+}
+VERBS: Final[Mapping[str, tuple[Status, ...]]] = {
+    "confirm": ("awaiting-confirmation",),
+    "cancel": ("draft", "awaiting-confirmation", "pending", "placed", "binding"),
+    "release": ("binding", "active"),
+    "extend": ("placed", "binding", "active"),
+    "renew": ("active",),
+}
+"""The states in which each verb is legal (domain.md §5)."""
+FINAL: Final = frozenset(state for state, following in MOVES.items() if not following)
+
+
+def must_take(state: State, verb: str) -> None:
+    """Refuse a verb that the state does not take, naming those that it does."""
+    if state.status not in VERBS[verb]:
+        legal = [name for name, states in VERBS.items() if state.status in states]
+        raise errors.IllegalTransition(state.status, verb, legal, final=state.status in FINAL)

@@ -1,0 +1,185 @@
+"""What was really used: how long each allocation's devices were a tenant's (domain.md §5; decisions/0018).
+
+A span begins when the tenant can use the devices and ends when they stop being its own, whatever was booked. An open
+one has no end yet. Until a reservation ended, what its spans are made of is kept beside them.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from domain import claim, reservation
+from domain.event import Recorded
+from projections import history
+from projections.documents import encode
+from projections.projection import Async, Read, Write
+
+TABLES = """
+CREATE TABLE usage_running (
+    reservation_id text PRIMARY KEY,
+    running bytea NOT NULL
+);
+CREATE TABLE usage_spans (
+    allocation_id text NOT NULL,
+    resource text NOT NULL,
+    reservation_id text NOT NULL,
+    tenant_id text NOT NULL,
+    project_id text,
+    pool_id text NOT NULL,
+    gpu_model text NOT NULL,
+    amount bigint NOT NULL,
+    gpus bigint NOT NULL,
+    starts_at bigint NOT NULL,
+    ends_at bigint,
+    PRIMARY KEY (allocation_id, resource)
+);
+CREATE INDEX usage_spans_by_tenant ON usage_spans (tenant_id, starts_at);
+CREATE INDEX usage_spans_by_end ON usage_spans (ends_at);
+"""
+
+_TYPED = (
+    "allocation_id text",
+    "resource text",
+    "reservation_id text",
+    "tenant_id text",
+    "project_id text",
+    "pool_id text",
+    "gpu_model text",
+    "amount bigint",
+    "gpus bigint",
+    "starts_at bigint",
+)
+_KNOWN = "SELECT reservation_id, running FROM usage_running WHERE reservation_id = ANY(%s)"
+_CLEAR = "DELETE FROM usage_running WHERE reservation_id = ANY(%s::text[])"
+_KEEP = "ON CONFLICT (reservation_id) DO UPDATE SET running = excluded.running"
+_END = """
+UPDATE usage_spans AS span SET ends_at = greatest(span.starts_at, stopped.at)
+FROM unnest(%s::text[], %s::bigint[]) AS stopped (allocation_id, at)
+WHERE span.allocation_id = stopped.allocation_id AND span.ends_at IS NULL
+"""
+
+_OVER = (
+    reservation.Denied,
+    reservation.Cancelled,
+    reservation.Expired,
+    reservation.ReleaseStarted,
+    reservation.Failed,
+)
+
+
+class Lot(Struct, frozen=True):
+    """Devices of one class that each member has, and the GPUs that they stand for."""
+
+    resource: str
+    amount: int
+    gpus: int
+
+
+class Running(Struct, frozen=True):
+    """A reservation that may still use something.
+
+    `members` are its allocations by when they are its own from (epoch ms), None while its node is to prepare it.
+    """
+
+    tenant_id: str
+    project_id: str | None
+    gpu_model: str
+    lots: tuple[Lot, ...]
+    pool_id: str
+    members: dict[str, int | None] = {}
+    booked_from: dict[str, int] = {}
+    active: bool = False
+
+
+class _Spans:
+    """Spans that a batch opens and ends."""
+
+    def __init__(self) -> None:
+        self.opened: list[tuple[Any, ...]] = []
+        self.ended: list[tuple[str, int]] = []
+
+    def open(self, reservation_id: str, of: Running, allocation_id: str, at: int) -> None:
+        whose = (of.tenant_id, of.project_id, of.pool_id, of.gpu_model)
+        for lot in of.lots:
+            row = (allocation_id, lot.resource, reservation_id, *whose, lot.amount, lot.gpus, at)
+            self.opened.append(row)
+
+    def end(self, of: Running, at: int) -> None:
+        self.ended += [(allocation_id, at) for allocation_id, since in of.members.items() if since is not None]
+
+
+def apply(read: Read, batch: Sequence[Recorded]) -> Iterator[Write]:
+    told = [recorded for recorded in batch if recorded.stream.startswith("rsv_")]
+    if not told:
+        return
+    streams = list({recorded.stream for recorded in told})
+    known = {id: msgspec.json.decode(running, type=Running) for id, running in read(_KNOWN, (streams,))}
+    running: dict[str, Running | None] = dict(known)
+    spans = _Spans()
+    for recorded in told:
+        running[recorded.stream] = _after(running.get(recorded.stream), recorded, spans)
+    kept = [(id, encode(of)) for id, of in running.items() if of is not None and of != known.get(id)]
+    over = [id for id, of in running.items() if of is None and id in known]
+    if kept:
+        yield history.insert("usage_running", ("reservation_id text", "running bytea"), kept, _KEEP)
+    if over:
+        yield _CLEAR, (over,)
+    if spans.opened:
+        yield history.insert("usage_spans", _TYPED, spans.opened)
+    if spans.ended:
+        yield _END, history.columns(spans.ended, 2)
+
+
+def _after(of: Running | None, recorded: Recorded, spans: _Spans) -> Running | None:
+    """What is running after an event; None once nothing can be used any more."""
+    event = recorded.event
+    if isinstance(event, reservation.Drafted):
+        return Running(event.tenant_id, event.project_id, event.gpu_model, lots(event), event.pool_id)
+    if of is None:
+        return None
+    if isinstance(event, _OVER):
+        if isinstance(event, reservation.ReleaseStarted | reservation.Failed):
+            spans.end(of, event.at)
+        return None
+    return _moved(of, recorded, spans)
+
+
+def _moved(of: Running, recorded: Recorded, spans: _Spans) -> Running:
+    id = recorded.stream
+    match recorded.event:
+        case reservation.Placed(allocations=allocations):
+            return msgspec.structs.replace(of, members=dict.fromkeys((a.id for a in allocations), None))
+        case reservation.Activated(at=at):
+            for member in of.members:
+                spans.open(id, of, member, at)
+            return msgspec.structs.replace(of, members=dict.fromkeys(of.members, at), active=True)
+        case reservation.MemberLost(allocation_id=lost, at=at):
+            if of.members.get(lost) is not None:
+                spans.ended.append((lost, at))
+            return msgspec.structs.replace(of, members={m: since for m, since in of.members.items() if m != lost})
+        case reservation.MemberPlaced(allocation=new, starts_at=starts_at):
+            members = of.members | {new.id: None}
+            return msgspec.structs.replace(of, members=members, booked_from=of.booked_from | {new.id: starts_at})
+        case reservation.Prepared(allocation_id=member) if of.active and of.members.get(member, 0) is None:
+            at = max(recorded.recorded_at, of.booked_from.get(member, 0))
+            spans.open(id, of, member, at)
+            return msgspec.structs.replace(of, members=of.members | {member: at})
+        case _:
+            return of
+
+
+def lots(draft: reservation.Drafted) -> tuple[Lot, ...]:
+    """Per class what each member has. A `node` stands for the GPUs that the draft's gpuCount gives it."""
+    asked = draft.claim
+    counts: dict[str, int] = {}
+    for line in asked.devices:
+        counts[line.class_] = counts.get(line.class_, 0) + line.count
+    gpus = {class_: count for class_, count in counts.items() if class_ in claim.GPU_CLASSES}
+    gpus["node"] = draft.gpu_count // asked.nodes - sum(gpus.values())
+    return tuple(Lot(class_, count, gpus.get(class_, 0)) for class_, count in sorted(counts.items()) if count)
+
+
+_SHAPE = msgspec.json.encode(msgspec.json.schema(Running), order="sorted").decode()
+PROJECTION = Async("usage", TABLES, apply, _SHAPE)

@@ -1,0 +1,51 @@
+"""Extensions of the caller's reservations: what was asked, and what became of it (domain.md §5)."""
+
+from collections.abc import Sequence
+
+from domain import errors, extension
+from domain.operation import Answer, KnownListing, Operation, Page
+from queries import past
+from queries.reading import Reader, filters, may_get
+
+
+class List(KnownListing, frozen=True, kw_only=True):
+    reservation_id: str | None = None
+    state: extension.Status | None = None
+
+
+ROWS = past.rows(
+    "extensions",
+    mine="(%(tenant)s::text IS NULL OR tenant_id = %(tenant)s)",
+    wanted="""
+    (%(reservation_id)s::text IS NULL OR reservation_id = %(reservation_id)s)
+    AND (%(state)s::text IS NULL OR state_name = %(state)s)
+    """,
+)
+
+
+def list_(query: List, read: Reader) -> Answer:
+    return past.listed(read, query, ROWS, filters(query, read), extension.view, _of_what_it_may_get)
+
+
+def _of_what_it_may_get(read: Reader, ids: Sequence[str]) -> frozenset[str]:
+    """Whoever sees a reservation sees its extensions."""
+    sql = "SELECT id, reservation_id FROM extensions WHERE id = ANY(%s)"
+    of = dict(read.connection.execute(sql, (list(ids),), prepare=True).fetchall())
+    visible = may_get(read, "compute-reservation", list(set(of.values())))
+    return frozenset(id for id, reservation_id in of.items() if reservation_id in visible)
+
+
+OPERATIONS = (
+    Operation(
+        name="extensions.list",
+        verb="GET",
+        path="/v1/extensions",
+        request=List,
+        response=Page[extension.View],
+        on=("compute-tenant/{acting}",),
+        handle=list_,
+        summary="List the extensions of your tenant's reservations, the refused ones too",
+        refusals=(errors.AccessDenied, errors.ProjectionBehind, errors.HistoryPruned),
+        columns=("id", "reservationId", "state", "stateReason", "formerEndsAt", "endsAt"),
+    ),
+)
