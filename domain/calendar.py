@@ -108,12 +108,14 @@ class Calendar:
         scalars: Mapping[str, int],
         start: int,
         until: int | None,
-    ) -> None:
+    ) -> Booking:
         """Hold atoms over `[start, until)`, nothing if that is empty; the same allocation again replaces."""
         self.unbook(allocation_id)
         end = FOREVER if until is None else until
         names = tuple(map(sys.intern, atoms))
-        self._add(Booking(allocation_id, sys.intern(node_id), names, scalars or NOTHING, start, end))
+        booking = Booking(allocation_id, sys.intern(node_id), names, scalars or NOTHING, start, end)
+        self._add(booking)
+        return booking
 
     def rebound(self, allocation_id: str, until: int | None) -> None:
         """Move a booking's end, before its start meaning that it never began; unknown ones are left alone.
