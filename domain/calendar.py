@@ -55,7 +55,7 @@ class Calendar:
         self._marks: list[tuple[int, str]] = []
         self._marks_made = 0
         self._read = 0
-        self._outlook = outlook.Outlook(self.entries)
+        self._outlook: outlook.Outlook | None = None
 
     def put_node(self, node: Node) -> None:
         """Add a node or replace what is known of it; its bookings are found again by atom id."""
@@ -64,37 +64,48 @@ class Calendar:
         for key in held:
             self._occupy(entry, self.bookings[key])
         entry.timeline.trim(self._clock)
-        if before is None:
-            self._outlook.enter(entry)
-        else:
+        if before is not None:
             entry.place = before.place
             self._forget_homes(before)
         self._homes |= dict.fromkeys(entry.bits, node.id)
-        if before is not None and before.offers_as(entry):
-            self.entries[node.id] = entry
-            return
-        if before is not None:
+        anew = before is None or not before.offers_as(entry)
+        if before is not None and anew:
             self._withdraw(before)
         self.entries[node.id] = entry
-        if node.schedulable:
-            self._outlook.offer(entry)
-            self.schedulable += 1
+        if before is None and self._outlook is not None:
+            self._outlook.enter(entry)
+        if anew:
+            self._offer(entry)
 
     def remove_node(self, node_id: str) -> None:
         """The node offers nothing any more; its bookings stay known until their own events end them."""
         if (entry := self.entries.get(node_id)) is None:
             return
         self._withdraw(entry)
-        self._outlook.leave(entry)
+        if self._outlook is not None:
+            self._outlook.leave(entry)
         del self.entries[node_id]
         self._forget_homes(entry)
         if entry.held:
             self._strays[node_id] = set(entry.held)
 
+    def _offer(self, entry: Entry) -> None:
+        if entry.node.schedulable:
+            self.schedulable += 1
+            if self._outlook is not None:
+                self._outlook.offer(entry)
+
     def _withdraw(self, entry: Entry) -> None:
         if entry.node.schedulable:
-            self._outlook.withdraw(entry)
             self.schedulable -= 1
+            if self._outlook is not None:
+                self._outlook.withdraw(entry)
+
+    def _view(self) -> outlook.Outlook:
+        """Made when it is first asked for: a calendar that is read from the log has no use for it before."""
+        if self._outlook is None:
+            self._outlook = outlook.Outlook(self.entries, self._clock)
+        return self._outlook
 
     def _forget_homes(self, entry: Entry) -> None:
         for atom in [atom for atom in entry.bits if self._homes.get(atom) == entry.node.id]:
@@ -160,7 +171,7 @@ class Calendar:
     def forget_before(self, now: int) -> None:
         """Move the clock on, drop what is past; bookings that ended lately stay for a late `rebound`."""
         self._clock = max(self._clock, now - self.gap_ms)
-        for node_id in self._outlook.advance(self._clock):
+        for node_id in self._outlook.advance(self._clock) if self._outlook else ():
             self.entries[node_id].timeline.trim(self._clock)
         while self._ends and self._ends[0][0] <= self._clock - LATE_MS:
             until, key = heappop(self._ends)
@@ -184,17 +195,17 @@ class Calendar:
 
         With `until`, nodes may be left out that have fewer free at some instant of the window.
         """
-        return Search(self, self._outlook, (class_, need), (start, until), seed)
+        return Search(self, self._view(), (class_, need), (start, until), seed)
 
     def census(self, class_: str, start: int) -> Counter[int]:
         """How many schedulable nodes have how many devices of the class free at `start`."""
-        levels = self._outlook.levels(class_, 0, start - self.gap_ms)
+        levels = self._view().levels(class_, 0, start - self.gap_ms)
         return Counter({count: nodes.bit_count() for count, nodes in levels})
 
     def openings(self, class_: str, need: int, after: int, duration: int) -> Iterator[tuple[int, Entry]]:
         """In order, the instants after `after` from which on a node that could not may be able to take a claim."""
         gap = self.gap_ms
-        for instant, node_id in self._outlook.openings(class_, need, after - gap, duration + 2 * gap):
+        for instant, node_id in self._view().openings(class_, need, after - gap, duration + 2 * gap):
             yield instant + gap, self.entries[node_id]
 
     def _add(self, booking: Booking) -> None:
@@ -215,7 +226,7 @@ class Calendar:
         """Put a booking on its node's timeline or take it off, and let the outlook see what became of it."""
         entry.timeline.trim(self._clock)
         start, until = max(booking.start, self._clock), booking.until
-        if not entry.node.schedulable or start >= until:
+        if self._outlook is None or not entry.node.schedulable or start >= until:
             write(entry, booking)
             return
         before = entry.timeline.picture(start, until)

@@ -15,7 +15,7 @@ from functools import reduce
 from itertools import chain
 from operator import or_
 
-from domain.timeline import ALWAYS, ANY, FOREVER, Entry, Picture
+from domain.timeline import ANY, FOREVER, Entry, Picture
 
 CHANGES = 128
 """Most changes of a stretch; more means fewer stretches to keep right, and more nodes to look at in a search."""
@@ -63,14 +63,40 @@ class Chapter:
 
 
 class Outlook:
-    """`entries` are the calendar's; one that is not schedulable stands on the ring and is offered nowhere."""
+    """Made of the calendar's `entries` as they are; from then on it is told what becomes of them.
 
-    def __init__(self, entries: Mapping[str, Entry]) -> None:
+    A node that is not schedulable stands on the ring and is offered nowhere.
+    """
+
+    def __init__(self, entries: Mapping[str, Entry], clock: int) -> None:
         self._entries = entries
         self._places: list[int] = []
         self._ids: list[str] = []
-        self._chapters = [Chapter([Stretch(ALWAYS, {}, [])], {})]
-        self._firsts = [ALWAYS]
+        for entry in sorted(entries.values(), key=lambda entry: (entry.place, entry.node.id)):
+            entry.place = max(entry.place, self._places[-1] + 1 if self._places else 0)
+            self._places.append(entry.place)
+            self._ids.append(entry.node.id)
+        stretches = list(self._cut(clock))
+        half = STRETCHES // 2
+        self._chapters = [Chapter(stretches[at : at + half], {}) for at in range(0, len(stretches), half)]
+        self._firsts = [chapter.starts[0] for chapter in self._chapters]
+
+    def _cut(self, clock: int) -> Iterator[Stretch]:
+        """All time from `clock` on, in stretches half as full as they may become."""
+        offered = [entry for entry in self._entries.values() if entry.node.schedulable]
+        coming = ((entry.timeline.boundaries(clock + 1, FOREVER - 1), entry.node.id) for entry in offered)
+        changes = sorted((instant, node_id) for instants, node_id in coming for instant in instants)
+        levels: Levels = {}
+        for entry in offered:
+            _flip(levels, _counts(entry.sold(), entry.timeline.busy_at(clock)), 1 << self._rank(entry))
+        start, first = clock, 0
+        while first < len(changes):
+            middle = changes[min(first + CHANGES // 2, len(changes) - 1)][0]
+            last = bisect_left(changes, (middle + 1,), first)
+            yield Stretch(start, _copy(levels), changes[first:last])
+            self._carry(levels, {node_id for _, node_id in changes[first:last]}, start, middle)
+            start, first = middle, last
+        yield Stretch(start, levels, [])
 
     def enter(self, entry: Entry) -> None:
         """Give a new node its place on the ring."""
@@ -281,7 +307,7 @@ class Outlook:
             return
         middle = stretch.changes[inside // 2][0]
         cut = bisect_left(stretch.changes, (middle + 1,))
-        levels = {class_: dict(of) for class_, of in stretch.levels.items()}
+        levels = _copy(stretch.levels)
         self._carry(levels, {node_id for _, node_id in stretch.changes[:cut]}, stretch.start, middle)
         chapter.stretches.insert(index + 1, Stretch(middle, levels, stretch.changes[cut:]))
         chapter.starts.insert(index + 1, middle)
@@ -291,8 +317,7 @@ class Outlook:
 
     def _begin_chapter(self, number: int) -> None:
         chapter = self._chapters[number]
-        common = {class_: dict(of) for class_, of in chapter.common.items()}
-        later = Chapter(chapter.stretches[STRETCHES // 2 :], common)
+        later = Chapter(chapter.stretches[STRETCHES // 2 :], _copy(chapter.common))
         del chapter.stretches[STRETCHES // 2 :], chapter.starts[STRETCHES // 2 :]
         self._chapters.insert(number + 1, later)
         self._firsts.insert(number + 1, later.starts[0])
@@ -326,6 +351,10 @@ def _flip(levels: Levels, flips: Counts, bit: int) -> None:
             of[count] = bits
         else:
             del of[count]
+
+
+def _copy(levels: Levels) -> Levels:
+    return {class_: dict(of) for class_, of in levels.items()}
 
 
 def _bits(ranks: Iterable[int], size: int) -> int:

@@ -1,25 +1,29 @@
-"""Rebuilding a pool's calendar from the log, in a process of its own: `python -m tests.bench.place.rebuild`.
+"""Rebuilding a pool's calendar from the log, in a process of its own: `python -m tests.bench.place.rebuild FILE`.
 
-Events are encoded and decoded one by one, so that they share no more memory than those read from the log.
+The file has the events, one a line, as the log would give them: what they hold in memory is theirs alone. Seconds are
+of the processor, and only what the calendars take; memory is what the kernel says the process has more than before.
 """
 
 import gc
 import json
 import subprocess
 import sys
+import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from itertools import chain, groupby, islice
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from adapters.agent import machines
 from adapters.calendars import Calendars
 from adapters.ids import Mint
-from domain import node, reservation
+from domain import node, registry, reservation
 from domain.device import Device
-from domain.event import Event, Meta, Recorded
+from domain.event import Event, Meta, Recorded, tag
 from domain.inventory import NodeInventory
 from tests.bench import figures
 from tests.bench.place import pools
@@ -28,20 +32,61 @@ ROOT: Final = Path(__file__).parents[3]
 POOL: Final = "pool_bench"
 NODES: Final = 1_000
 BATCH: Final = 500
+ENDED: Final = 10_000
 MIB: Final = 1 << 20
 META: Final = Meta("bench")
 AFTER: Final = pools.NOW + 2 * pools.HORIZON_MS
 
 
 def measure(rounds: int) -> str:
-    found: dict[str, list[float]] = {}
-    for _ in range(rounds):
-        argv = [sys.executable, "-m", __spec__.name]
-        told = subprocess.run(argv, cwd=ROOT, stdout=subprocess.PIPE, check=True, timeout=180).stdout
-        for name, value in json.loads(told).items():
-            found.setdefault(name, []).append(value)
-    rows = [(name, figures.spread(values, 1)) for name, values in found.items()]
+    found: dict[str, list[float]] = defaultdict(list)
+    with tempfile.TemporaryDirectory() as place:
+        events = Path(place) / "events.jsonl"
+        write(events)
+        for _ in range(rounds):
+            argv = [sys.executable, "-m", __spec__.name, str(events)]
+            told = subprocess.run(argv, cwd=ROOT, stdout=subprocess.PIPE, check=True, timeout=180).stdout
+            for name, value in json.loads(told).items():
+                found[name].append(value)
+    rows = [(name, figures.spread(values, 2 if name.endswith(", s") else 0)) for name, values in found.items()]
     return figures.table(f"Rebuilding a calendar from the log, {NODES} nodes, {pools.BOOKINGS} bookings", rows)
+
+
+def write(file: Path) -> None:
+    """The steps of a log: nodes that join, bookings of the future, and as many again that are long over."""
+    mint = Mint()
+    placed = list(bookings(mint))
+    over = [(mint("rsv"), event) for _, event in placed[:ENDED]]
+    steps: dict[str, Iterable[tuple[str, Event]]] = {
+        f"{NODES} nodes": machines_join(mint),
+        f"{pools.BOOKINGS} bookings": placed,
+        "all of them ended": ends(placed),
+        f"{pools.BOOKINGS} more, each ended": chain.from_iterable(
+            [(of, event), *ends([(of, event)])] for of, event in over
+        ),
+    }
+    with file.open("wb") as out:
+        for name, events in steps.items():
+            now = AFTER if "more" in name else pools.NOW
+            for stream, event in events:
+                out.write(msgspec.json.encode(Line(name, now, stream, tag(event), event)) + b"\n")
+
+
+class Line(msgspec.Struct, array_like=True):
+    """What is read of a line leaves the event as it was written."""
+
+    step: str
+    now: int
+    stream: str
+    topic: str
+    event: Any
+
+
+class Read(Line, array_like=True):
+    event: msgspec.Raw
+
+
+LINE: Final = msgspec.json.Decoder(Read)
 
 
 class Feed:
@@ -50,27 +95,23 @@ class Feed:
     def __init__(self) -> None:
         self.calendars = Calendars(lambda: 0, lambda position, seconds: True)
         self.position = 0
-        self.seconds = 0.0
+        self.told: dict[str, float] = {}
 
-    def take(self, events: Iterable[tuple[str, Event]], now: int) -> None:
-        batch: list[Recorded] = []
-        for stream, event in events:
-            self.position += 1
-            batch.append(Recorded(stream, 1, _read_back(event), META, "", self.position, now))
-            if len(batch) == BATCH:
-                self._consume(batch)
-                batch = []
-        if batch:
-            self._consume(batch)
+    def take(self, step: str, lines: Iterable[bytes], before: float) -> None:
+        spent = 0.0
+        rest = iter(lines)
+        while batch := [self._read(line) for line in islice(rest, BATCH)]:
+            began = time.process_time()
+            self.calendars.consume(batch)
+            spent += time.process_time() - began
+        self.told[f"{step}, s"] = spent
+        self.told[f"  held after {step}, MiB"] = resident() - before
 
-    def _consume(self, batch: list[Recorded]) -> None:
-        began = time.perf_counter()
-        self.calendars.consume(batch)
-        self.seconds += time.perf_counter() - began
-
-
-def _read_back(event: Event) -> Event:
-    return msgspec.json.decode(msgspec.json.encode(event), type=type(event))
+    def _read(self, line: bytes) -> Recorded:
+        read = LINE.decode(line)
+        self.position += 1
+        event = msgspec.json.decode(read.event, type=registry.TYPES[read.topic])
+        return Recorded(read.stream, 1, event, META, "", self.position, read.now)
 
 
 def machines_join(mint: Mint) -> Iterator[tuple[str, Event]]:
@@ -118,30 +159,17 @@ def resident() -> float:
 
 
 def main() -> None:
-    mint = Mint()
-    placed = list(bookings(mint))
-    before, feed = resident(), Feed()
-    told: dict[str, float] = {}
-
-    def step(name: str, events: Iterable[tuple[str, Event]], now: int) -> None:
-        spent = feed.seconds
-        feed.take(events, now)
-        told[f"{name}, s"] = feed.seconds - spent
-        told[f"  held after {name}, MiB"] = resident() - before
-
-    step(f"{NODES} nodes", machines_join(mint), pools.NOW)
-    step(f"{pools.BOOKINGS} bookings", placed, pools.NOW)
-    step("their ends", ends(placed), AFTER)
-    again = [(mint("rsv"), event) for _, event in placed]
-    step(f"{pools.BOOKINGS} that are long over", _alternating(again), AFTER)
-    json.dump(told, sys.stdout)
-
-
-def _alternating(placed: Placed) -> Iterator[tuple[str, Event]]:
-    """Each placed and ended before the next, as a log of the past has them."""
-    for one in placed:
-        yield one
-        yield from ends([one])
+    feed, before = Feed(), resident()
+    with open(sys.argv[1], "rb") as lines:
+        for step, of in groupby(lines, key=lambda line: LINE.decode(line).step):
+            feed.take(step, of, before)
+            if step == f"{pools.BOOKINGS} bookings":
+                began = time.process_time()
+                with feed.calendars.locked(POOL) as calendar:
+                    calendar.census("gpu", pools.NOW)
+                feed.told["  the first question asked, s"] = time.process_time() - began
+                feed.told["  held after the first question, MiB"] = resident() - before
+    json.dump(feed.told, sys.stdout)
 
 
 if __name__ == "__main__":
