@@ -3,7 +3,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: install demo test lint types contracts check bench bench-store bench-growth bench-agents torture histories docs lock clean
+.PHONY: install demo test lint types contracts check bench bench-store bench-growth bench-agents bench-place torture \
+	histories docs lock clean
 
 install: $(INSTALLED)
 
@@ -40,6 +41,9 @@ bench-store: install
 
 bench-agents: install
 	$(BIN)/python -m tests.bench.agents
+
+bench-place: install
+	$(BIN)/python -m tests.bench.place
 
 bench-growth: install
 	$(BIN)/python -m tests.bench.growth

@@ -27,6 +27,8 @@ _FREEING: Final = (
     reservation.Cancelled,
     reservation.Expired,
 )
+_UNSEEN: Final = node.Inventoried | node.Booted | node.Desired
+"""Placement asks nothing of these, and an inventory or a report is large."""
 
 
 class Calendars:
@@ -107,6 +109,8 @@ class Calendars:
                 of.forget_before(last.recorded_at)
 
     def _of_node(self, node_id: str, event: node.Events) -> None:
+        if isinstance(event, _UNSEEN):
+            return
         before = self._nodes.get(node_id, node.State())
         after = self._nodes[node_id] = node_fold.evolve(before, event)
         if isinstance(event, node.Assigned) and event.former_pool_id not in (None, event.pool_id):
@@ -138,49 +142,55 @@ class Calendars:
 
     def _of_reservation(self, reservation_id: str, event: reservation.Events) -> None:
         if isinstance(event, reservation.Placed):
-            starts = {a.id: event.starts_at for a in event.allocations}
             spot = calendar.Spot(reservation_id, event.priority, event.since) if event.spot else None
-            self._placed[reservation_id] = _Placed(event.pool_id, event.allocations, starts, spot)
             with self.locked(event.pool_id) as of:
-                for a in event.allocations:
-                    self._choices.pop(a.id, None)
-                    of.book(a.id, a.node_id, a.atoms, a.scalars, event.starts_at, event.ends_at, spot=spot)
+                placed = tuple(self._book(one, event, of, spot) for one in event.allocations)
+            self._placed[reservation_id] = _Placed(event.pool_id, placed, spot=spot)
             return
         if isinstance(event, reservation.Extended | reservation.Preempted):
-            self._rebound(self._placed.get(reservation_id), event)
+            if (running := self._placed.get(reservation_id)) is not None:
+                self._placed[reservation_id] = self._rebound(running, event)
             return
         if isinstance(event, reservation.Queued):
             self._changes[event.pool_id] += 1
-        placed = self._placed.get(reservation_id)
+        known = self._placed.get(reservation_id)
         if isinstance(event, reservation.MemberPlaced):
-            self._placed[reservation_id] = self._joined(placed, event)
-        elif placed is not None and isinstance(event, _FREEING):
-            with self.locked(placed.pool_id) as of:
-                left = self._ended(placed, event, of)
-            if left.allocations:
+            self._placed[reservation_id] = self._joined(known, event)
+        elif known is not None and isinstance(event, _FREEING):
+            with self.locked(known.pool_id) as of:
+                left = self._ended(known, event, of)
+            if left.running or left.ended:
                 self._placed[reservation_id] = left
             else:
                 del self._placed[reservation_id]
-            self._changes[placed.pool_id] += 1
+            self._changes[known.pool_id] += 1
 
-    def _rebound(self, placed: "_Placed | None", event: reservation.Extended | reservation.Preempted) -> None:
+    def _book(
+        self,
+        one: reservation.Allocation,
+        event: reservation.Placed | reservation.MemberPlaced,
+        of: calendar.Calendar,
+        spot: calendar.Spot | None,
+    ) -> calendar.Booking:
+        self._choices.pop(one.id, None)
+        return of.book(one.id, one.node_id, one.atoms, one.scalars, event.starts_at, event.ends_at, spot=spot)
+
+    def _rebound(self, placed: "_Placed", event: reservation.Extended | reservation.Preempted) -> "_Placed":
+        running = []
         with self.locked(event.pool_id) as of:
-            for allocation_id, start in placed.starts.items() if placed else ():
-                of.rebound(allocation_id, max(start + 1, event.ends_at))
+            for booking in placed.running:
+                until = max(booking.start + 1, event.ends_at)
+                of.rebound(booking.key, until)
+                running.append(of.bookings.get(booking.key, booking))
         self._changes[event.pool_id] += 1
+        return replace(placed, running=tuple(running))
 
     def _joined(self, placed: "_Placed | None", event: reservation.MemberPlaced) -> "_Placed":
         """A member that takes the place of a lost one."""
-        one = event.allocation
-        before = placed or _Placed(event.pool_id, (), {})
+        before = placed or _Placed(event.pool_id, ())
         with self.locked(event.pool_id) as of:
-            self._choices.pop(one.id, None)
-            of.book(one.id, one.node_id, one.atoms, one.scalars, event.starts_at, event.ends_at, spot=before.spot)
-        return replace(
-            before,
-            allocations=(*before.allocations, one),
-            starts={**before.starts, one.id: event.starts_at},
-        )
+            one = self._book(event.allocation, event, of, before.spot)
+        return replace(before, running=(*before.running, one))
 
     def _ended(self, placed: "_Placed", event: reservation.Events, of: calendar.Calendar) -> "_Placed":
         """The same as `device_bookings` does: what ended holds on until torn down or until the next booking.
@@ -190,31 +200,34 @@ class Calendars:
         match event:
             case reservation.ReleaseStarted() | reservation.Failed(began=True) | reservation.MemberLost():
                 lost = event.allocation_id if isinstance(event, reservation.MemberLost) else None
-                ending = [a for a in placed.allocations if a.id in placed.starts and lost in (None, a.id)]
-                for allocation in ending:
-                    self._hold(allocation, placed.starts[allocation.id], event.at, of)
-                over = {a.id for a in ending}
-                return replace(placed, starts={id: at for id, at in placed.starts.items() if id not in over})
+                ending = tuple(one for one in placed.running if lost in (None, one.key))
+                for one in ending:
+                    self._hold(one, event.at, of)
+                running = tuple(one for one in placed.running if one not in ending)
+                return replace(placed, running=running, ended=(*placed.ended, *ending))
             case reservation.TornDown(allocation_id=allocation_id, at=at):
-                for allocation in placed.allocations:
-                    if allocation.id == allocation_id:
-                        self._free(allocation, at, of)
-                return replace(placed, allocations=tuple(a for a in placed.allocations if a.id != allocation_id))
+                for one in (*placed.running, *placed.ended):
+                    if one.key == allocation_id:
+                        self._free(one, at, of)
+                return replace(
+                    placed,
+                    running=tuple(one for one in placed.running if one.key != allocation_id),
+                    ended=tuple(one for one in placed.ended if one.key != allocation_id),
+                )
             case _:
-                for allocation in placed.allocations:
-                    of.unbook(allocation.id)
-                for allocation in placed.allocations:
-                    self._hold_further(allocation.node_id, allocation.atoms, of)
-                return replace(placed, allocations=())
+                for one in (*placed.running, *placed.ended):
+                    of.unbook(one.key)
+                for one in (*placed.running, *placed.ended):
+                    self._hold_further(one.node_id, one.atoms, of)
+                return _Placed(placed.pool_id, ())
 
-    def _hold(self, allocation: reservation.Allocation, start: int, at: int, of: calendar.Calendar) -> None:
+    def _hold(self, one: calendar.Booking, at: int, of: calendar.Calendar) -> None:
         """From here on each atom ends for itself; the scalars stay under the allocation's own id."""
-        node_id = allocation.node_id
-        of.book(allocation.id, node_id, (), allocation.scalars, start, None, at)
-        for atom in allocation.atoms:
-            key = f"{allocation.id}/{atom}"
-            self._held[atom][key] = start
-            of.book(key, node_id, (atom,), {}, start, self._next(of, node_id, atom, start), at)
+        of.book(one.key, one.node_id, (), one.scalars, one.start, None, at)
+        for atom in one.atoms:
+            key = f"{one.key}/{atom}"
+            self._held[atom][key] = one.start
+            of.book(key, one.node_id, (atom,), {}, one.start, self._next(of, one.node_id, atom, one.start), at)
 
     def _hold_further(self, node_id: str, atoms: Sequence[str], of: calendar.Calendar) -> None:
         """A booking that followed is gone: what held its atoms before goes on holding them."""
@@ -235,13 +248,13 @@ class Calendars:
         )
         return min((s for key in booked if (s := of.bookings[key].start) > start), default=None)
 
-    def _free(self, allocation: reservation.Allocation, at: int, of: calendar.Calendar) -> None:
-        of.rebound(allocation.id, at)
-        for atom in allocation.atoms:
-            key = f"{allocation.id}/{atom}"
+    def _free(self, one: calendar.Booking, at: int, of: calendar.Calendar) -> None:
+        of.rebound(one.key, at)
+        for atom in one.atoms:
+            key = f"{one.key}/{atom}"
             if (booking := of.bookings.get(key)) is not None:
                 of.rebound(key, max(booking.start + 1, min(booking.until, at)))
-                self._resume(allocation.node_id, atom, of, of.bookings[key])
+                self._resume(one.node_id, atom, of, of.bookings[key])
             self._held[atom].pop(key, None)
             if not self._held[atom]:
                 del self._held[atom]
@@ -258,12 +271,12 @@ class Calendars:
             of.book(key, node_id, (atom,), {}, gone.until, until, _ended(of, key))
 
 
-class _Placed(Struct, frozen=True):
-    """What a reservation holds in a pool's calendar; `starts` has, by id, those allocations that have not ended."""
+class _Placed(Struct, frozen=True, gc=False):
+    """What a reservation holds in a pool's calendar, as it was booked: what goes on, and what is not torn down yet."""
 
     pool_id: str
-    allocations: tuple[reservation.Allocation, ...]
-    starts: Mapping[str, int]
+    running: tuple[calendar.Booking, ...]
+    ended: tuple[calendar.Booking, ...] = ()
     spot: calendar.Spot | None = None
 
 

@@ -11,7 +11,6 @@ first value of its `pack` label that suffices, in the same order of nodes.
 from collections import Counter
 from collections.abc import Iterator, Mapping, Set
 from functools import reduce
-from heapq import heappop, heapreplace
 from operator import or_
 from typing import Literal
 
@@ -111,12 +110,14 @@ def place(
     ask = _prepare(claim, selectors)
     team = Team(ask)
     causes: Counter[Cause] = Counter()
-    for entry in calendar.tightest(ask.leading, ask.need, start, seed):
+    nodes = calendar.tightest(ask.leading, ask.need, start, seed, until)
+    for entry in nodes:
         taken = _fit(calendar, ask, entry, start, until, exclude_nodes)
         if isinstance(taken, str):
             causes[taken] += 1
         elif (whole := team.join(entry, taken)) is not None:
             return Placement(tuple(Member(e.node.id, e.atoms(mask), ask.scalars, e.node.layout) for e, mask in whole))
+    causes["later"] += nodes.passed
     return _refuse(calendar, ask, start, causes)
 
 
@@ -138,10 +139,11 @@ def earliest_start(
     """
     ask = _prepare(claim, selectors)
     hopes = Hopes(calendar, ask, duration_ms, exclude_nodes, ends_at)
-    for entry in calendar.tightest(ask.leading, ask.need, not_before, ""):
+    until = min(not_before + hopes.duration, ends_at)
+    for entry in calendar.tightest(ask.leading, ask.need, not_before, "", until):
         if hopes.fits(entry, not_before) and hopes.suffice(entry, not_before):
             return not_before
-    for instant, entry in _changes(calendar, not_before):
+    for instant, entry in calendar.openings(ask.leading, ask.need, not_before, hopes.duration, ends_at):
         if instant >= ends_at or (not_after is not None and instant > not_after):
             return None
         if hopes.fits(entry, instant) and hopes.suffice(entry, instant):
@@ -203,7 +205,7 @@ class Hopes:
     ) -> None:
         self._pool = pool
         self._ask = ask
-        self._duration = calendar.FOREVER if duration_ms is None else duration_ms
+        self.duration = calendar.FOREVER if duration_ms is None else duration_ms
         self._exclude = exclude_nodes
         self._ends_at = ends_at
         self._valid: dict[str, int] = {}
@@ -212,7 +214,7 @@ class Hopes:
     def fits(self, entry: calendar.Entry, start: int) -> bool:
         """Look at the node again; whether it fits from `start` on."""
         self._drop(entry)
-        until = min(start + self._duration, self._ends_at)
+        until = min(start + self.duration, self._ends_at)
         if isinstance(_fit(self._pool, self._ask, entry, start, until, self._exclude), str):
             return False
         self._values[_value(self._ask, entry)] += 1
@@ -223,7 +225,7 @@ class Hopes:
         """Whether the newly fitting node makes a gang whole, without those that lapsed in the meantime."""
         if not self._enough(entry):
             return False
-        reach = min(min(start + self._duration, self._ends_at) + self._pool.gap_ms, calendar.FOREVER)
+        reach = min(min(start + self.duration, self._ends_at) + self._pool.gap_ms, calendar.FOREVER)
         for node_id in [node_id for node_id, valid in self._valid.items() if valid < reach]:
             self.fits(self._pool.entries[node_id], start)
         return self._enough(entry)
@@ -238,21 +240,6 @@ class Hopes:
             self._values[value] -= 1
             if not self._values[value]:
                 del self._values[value]
-
-
-def _changes(pool: calendar.Calendar, after: int) -> Iterator[tuple[int, calendar.Entry]]:
-    """Instants after `after` at which a node's bookings, with their cleaning gap, begin or end, in order."""
-    upcoming = pool.changes()
-    while upcoming:
-        boundary, node_id = upcoming[0]
-        entry = pool.entries[node_id]
-        following = entry.timeline.next_change(max(boundary, after - pool.gap_ms))
-        if following < calendar.FOREVER:
-            heapreplace(upcoming, (following, node_id))
-        else:
-            heappop(upcoming)
-        if boundary + pool.gap_ms > after:
-            yield boundary + pool.gap_ms, entry
 
 
 def _value(ask: Ask, entry: calendar.Entry) -> str:
@@ -375,7 +362,7 @@ def _refuse(pool: calendar.Calendar, ask: Ask, start: int, causes: Counter[Cause
     """Say it as in "no node fits: 2 nodes with 3 free" (anchors.md O20)."""
     census = pool.census(ask.leading, start)
     fitting = sum(nodes for count, nodes in census.items() if count >= ask.need) - causes.total()
-    schedulable = pool.schedulable()
+    schedulable = pool.schedulable
     census[0] += schedulable - census.total()
     few = sorted(((free, nodes) for free, nodes in census.items() if free < ask.need and nodes), reverse=True)
     parts = [f"{_nodes(nodes)} with {free} free" for free, nodes in few[:SAID_COUNTS]]

@@ -77,13 +77,15 @@ def _fresh(cell: Any, made: str) -> Any:
 
 
 def work(job: dict[str, Any]) -> dict[str, Any]:
+    """Over and over until its time is up, or as many `times` as the job says."""
     one, close = (creating if job["kind"] == "http" else writing)(job)
     outcomes: Counter[str] = Counter()
     micros: list[int] = []
     time.sleep(max(0.0, job["begin"] - time.monotonic()))
     until, cpu = job["begin"] + job["seconds"], time.process_time()
+    most = job.get("times", sys.maxsize)
     try:
-        while (began := time.monotonic()) < until:
+        while (began := time.monotonic()) < until and len(micros) < most:
             outcomes[one()] += 1
             micros.append(round((time.monotonic() - began) * 1e6))
     finally:

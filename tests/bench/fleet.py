@@ -68,11 +68,11 @@ def _identity(name: str, tenant: str, role: str, token: str) -> list[str]:
     ]
 
 
-def build(plane: Plane, dsn: str, cast: Cast, nodes: int) -> str:
-    """Make everything and return the pool's id."""
-    place = {"name": "bench", "kind": "shared", "iamRegion": "eu-north"}
+def build(plane: Plane, dsn: str, cast: Cast, nodes: int, name: str = "bench", first: int = 0) -> str:
+    """Make a site and a pool of that name with nodes numbered from `first` on, and return the pool's id."""
+    place = {"name": name, "kind": "shared", "iamRegion": "eu-north"}
     site_id = plane.ok("POST", "/v1/sites", cast.root, place)["id"]
-    asked = {"name": "h100", "siteId": site_id, "class": "metal-host", "gpuModel": "H100", "gpuMemoryGb": 80}
+    asked = {"name": name, "siteId": site_id, "class": "metal-host", "gpuModel": "H100", "gpuMemoryGb": 80}
     pool_id: str = plane.ok("POST", "/v1/pools", cast.root, asked)["id"]
     for tenant in (*(f"tenant-{n}" for n in range(len(cast.crowd))), SOLO):
         plane.ok("PUT", f"/v1/pools/{pool_id}/offers/{tenant}", cast.root, {"quota": {"gpu": QUOTA}})
@@ -80,8 +80,8 @@ def build(plane: Plane, dsn: str, cast: Cast, nodes: int) -> str:
     with connections(dsn, 1, application_name="bench") as opened:
         store = EventStore(opened, table.INLINE, ROOT, mint)
         of: pool.State = store.load(pool_id).state
-        for first in range(0, nodes, NODES_AN_APPEND):
-            numbers = range(first, min(nodes, first + NODES_AN_APPEND))
+        for begin in range(first, first + nodes, NODES_AN_APPEND):
+            numbers = range(begin, min(first + nodes, begin + NODES_AN_APPEND))
             changes = [_node(mint, n, site_id, pool_id, of, store.now()) for n in numbers]
             store.append(Append(tuple(changes), Meta("controller:bench")))
     return pool_id
