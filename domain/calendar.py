@@ -339,6 +339,10 @@ class Calendar:
             numbers[count] += len(bucket) - gone
         return +numbers
 
+    def schedulable(self) -> int:
+        """How many nodes take bookings."""
+        return sum(len(bucket) for bucket in self._buckets[ANY].values())
+
     def changes(self) -> list[tuple[int, str]]:
         """The next boundary of each schedulable node that has one, soonest first."""
         return list(self._changes)

@@ -375,7 +375,7 @@ def _refuse(pool: calendar.Calendar, ask: Ask, start: int, causes: Counter[Cause
     """Say it as in "no node fits: 2 nodes with 3 free" (anchors.md O20)."""
     census = pool.census(ask.leading, start)
     fitting = sum(nodes for count, nodes in census.items() if count >= ask.need) - causes.total()
-    schedulable = sum(entry.node.schedulable for entry in pool.entries.values())
+    schedulable = pool.schedulable()
     census[0] += schedulable - census.total()
     few = sorted(((free, nodes) for free, nodes in census.items() if free < ask.need and nodes), reverse=True)
     parts = [f"{_nodes(nodes)} with {free} free" for free, nodes in few[:SAID_COUNTS]]

@@ -3,6 +3,7 @@
 Pure: the calendar is left as it was found. Whole reservations give way, with all of their gang.
 """
 
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
@@ -41,13 +42,12 @@ def find(
     """
     ends_at = window[0] - pool.gap_ms
     field = _Field(pool, ends_at, lambda: placement.place(pool, wanted, window, seed, selectors))
-    order = candidates(pool, window)
+    order = candidates(pool, wanted, window)
     try:
-        field.without(order)
-        if not field.fits():
+        enough = _enough(field, order)
+        if enough is None:
             return None
-        needed = order[: _least(1, len(order), lambda count: field.holds_without(order[:count]))]
-        needed = _spare(field, needed)
+        needed = _spare(field, order[:enough])
         field.without(needed)
         placed = field.place()
         if isinstance(placed, placement.Refusal) or not needed:
@@ -57,22 +57,44 @@ def find(
         field.without(())
 
 
-def candidates(pool: calendar.Calendar, window: tuple[int, int]) -> list[str]:
-    """The spot reservations that hold something in the window on nodes that take bookings, the least worthy first."""
+def candidates(pool: calendar.Calendar, wanted: claim.Claim, window: tuple[int, int]) -> list[str]:
+    """The spot reservations that stand in the way, the least worthy first.
+
+    Those on nodes that would be too small with all of their spot gone are left out: none of them would ever be needed.
+    """
     start, until = window[0] - pool.gap_ms, window[1] + pool.gap_ms
-    found = []
+    held: dict[str, int] = defaultdict(int)
+    spots: list[tuple[tuple[int, int, str], set[str]]] = []
     for keys in pool.spots.values():
-        bookings = [pool.bookings[key] for key in keys]
-        spot = bookings[0].spot
-        assert spot is not None, "the list is of spot reservations"
-        if any(start < booking.until and booking.start < until and _usable(pool, booking) for booking in bookings):
-            found.append((spot.priority, -spot.since, spot.reservation_id))
-    return [reservation_id for _, _, reservation_id in sorted(found)[:AT_MOST]]
+        nodes = set()
+        for booking in (pool.bookings[key] for key in keys):
+            if start < booking.until and booking.start < until and booking.node_id in pool.entries:
+                nodes.add(booking.node_id)
+                held[booking.node_id] |= pool.entries[booking.node_id].mask(booking.atoms)
+        if nodes and (whose := booking.spot) is not None:
+            spots.append(((whose.priority, -whose.since, whose.reservation_id), nodes))
+    useful = {id for id, mask in held.items() if _large_enough(pool, pool.entries[id], mask, wanted, window)}
+    return [place[-1] for place, nodes in sorted(spots) if nodes & useful][:AT_MOST]
 
 
-def _usable(pool: calendar.Calendar, booking: calendar.Booking) -> bool:
-    entry = pool.entries.get(booking.node_id)
-    return entry is not None and entry.node.schedulable
+def _large_enough(
+    pool: calendar.Calendar, entry: calendar.Entry, held: int, wanted: claim.Claim, window: tuple[int, int]
+) -> bool:
+    counts: Counter[str] = Counter()
+    for line in wanted.devices:
+        counts[line.class_] += line.count
+    most = (pool.free(entry, *window) | held) if entry.node.schedulable else 0
+    return all((most & entry.classes.get(class_, 0)).bit_count() >= count for class_, count in counts.items())
+
+
+def _enough(field: "_Field", order: list[str]) -> int | None:
+    """How many of the first of these it takes; None where all do not suffice. Few are tried before many."""
+    high = 1
+    while not field.holds_without(order[:high]):
+        if high >= len(order):
+            return None
+        high *= 2
+    return _least(high // 2 + 1, min(high, len(order)), lambda count: field.holds_without(order[:count]))
 
 
 def _least(low: int, high: int, enough: Callable[[int], bool]) -> int:

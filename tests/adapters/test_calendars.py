@@ -6,6 +6,7 @@ import pytest
 
 from adapters.calendars import Calendars
 from domain import node, reservation
+from domain.calendar import Spot
 from facts import T0, Facts, facts
 from naive import busy_in_calendar, busy_in_database, feed
 
@@ -100,6 +101,37 @@ def test_a_booking_that_never_began_is_gone(scene: Scene, end: reservation.Event
 def test_a_placement_taken_back_to_the_queue_is_gone(scene: Scene) -> None:
     scene.given.append(scene.first, reservation.Queued(scene.pool_id, 0, False, T0, "NodeLost", T0 + 9 * HOUR))
     assert scene.look() == {scene.atoms[0]: [(T0 + 2 * HOUR, T0 + 3 * HOUR)]}
+
+
+def test_what_is_preempted_makes_room_from_its_new_end(scene: Scene) -> None:
+    scene.given.append(scene.first, reservation.Preempted(scene.pool_id, T0, T0 + HOUR))
+    first, second = scene.look().values()
+    assert first == [(T0, T0 + HOUR), (T0 + 2 * HOUR, T0 + 3 * HOUR)]
+    assert second == [(T0, T0 + HOUR)]
+    scene.given.bind(scene.first)
+    scene.given.release(scene.first, T0 + HOUR)
+    scene.look()
+    scene.given.tear_down(scene.first, T0 + HOUR + 7)
+    scene.look()
+
+
+def test_the_calendar_knows_whose_bookings_may_be_preempted(given: Facts, calendars: Calendars) -> None:
+    pool_id = given.pool()
+    node_id, atoms = given.node(pool_id, 2)
+    placed = given.placed(pool_id, node_id, atoms[:1], T0, T0 + HOUR, spot=True, priority=3)
+    spot = given.place(placed)
+    given.place(given.placed(pool_id, node_id, atoms[1:], T0, T0 + HOUR))
+    position = feed(calendars, given, 0)
+    with calendars.locked(pool_id) as of:
+        assert {id: list(keys) for id, keys in of.spots.items()} == {spot: [placed.allocations[0].id]}
+        assert of.bookings[placed.allocations[0].id].spot == Spot(spot, 3, T0)
+    given.bind(spot)
+    given.release(spot, T0 + 1)
+    feed(calendars, given, position)
+    with calendars.locked(pool_id) as of:
+        assert of.spots == {}, "what ends can give nothing more"
+        assert {of.bookings[key].ended for key in of.ended} == {T0 + 1}
+        assert {atom for key in of.ended for atom in of.bookings[key].atoms} == {atoms[0]}
 
 
 def test_an_end_that_comes_hours_late_still_holds_the_atom(scene: Scene) -> None:

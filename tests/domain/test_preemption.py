@@ -87,7 +87,7 @@ def test_a_cleaning_gap_lies_between_the_victims_end_and_the_claims_start() -> N
 def test_nodes_that_take_nothing_give_nothing() -> None:
     made = pool(node("a", 1, schedulable=False))
     spot(made, "spot", "a-g0")
-    assert preemption.candidates(made, WINDOW) == []
+    assert preemption.candidates(made, ask(1), WINDOW) == []
 
 
 HELD = st.tuples(st.integers(0, 2), st.sets(st.integers(0, 5), min_size=1, max_size=3), st.integers(-90, 90))
@@ -116,7 +116,7 @@ def test_it_finds_victims_whenever_there_are_any_and_none_of_them_is_needless(
         ]
         spot(made, f"s{n}", *free, priority=priority, since=n, start=NOW + start * MINUTE)
     wanted = ask(devices, nodes=nodes)
-    order = preemption.candidates(made, WINDOW)
+    order = preemption.candidates(made, wanted, WINDOW)
     helping = [set(some) for n in range(len(order) + 1) for some in combinations(order, n) if fits(made, wanted, some)]
     found = find(made, wanted)
     if found is None:

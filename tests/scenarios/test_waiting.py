@@ -1,6 +1,7 @@
 """The queue of a pool: who waits is told why and until when, and nobody behind delays that."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -84,6 +85,27 @@ def test_a_gang_is_told_when_it_begins_and_only_what_ends_before_that_goes_past_
     assert shown(plane, gang)["earliestStart"] == running["endsAt"]
 
 
+def test_the_sum_fits_and_no_node_does(plane: Plane) -> None:
+    """O20: nothing is booked, and what fits node by node is placed."""
+    pool_id, _ = plane.fleet(nodes=2, gpus=3, quota=99)
+    four = plane.acme.reserve(pool_id, nodes=2, devices=[{"class": "gpu", "count": 4}]).json()
+    assert until_told(plane, four)["stateDetail"] == "no node fits: 2 nodes with 3 free"
+    assert plane.rows("SELECT 1 FROM device_bookings") == []
+    three = plane.acme.reserve(pool_id, nodes=2, devices=[{"class": "gpu", "count": 3}]).json()
+    assert three["state"] == "placed"
+
+
+def test_of_twenty_at_once_for_one_device_one_gets_it_and_the_others_stand_in_line(plane: Plane) -> None:
+    """O08: one row of bookings, and every other has a place of its own in the queue."""
+    pool_id, _ = plane.fleet(gpus=1, quota=99)
+    with ThreadPoolExecutor(20) as threads:
+        made = list(threads.map(lambda n: plane.acme.reserve(pool_id, f"rival-{n}").json(), range(20)))
+    assert sorted(each["state"] for each in made) == ["pending"] * 19 + ["placed"]
+    assert plane.rows("SELECT count(*)::int FROM device_bookings") == [(1,)]
+    places = [shown(plane, each)["queuePosition"] for each in made if each["state"] == "pending"]
+    assert sorted(places) == list(range(1, 20))
+
+
 def test_who_waits_is_not_told_the_same_again(plane: Plane) -> None:
     pool_id, _, gang = gang_that_waits(plane)
     until_told(plane, gang)
@@ -97,6 +119,7 @@ def test_who_waits_is_not_told_the_same_again(plane: Plane) -> None:
 
 
 def test_the_walk_records_whom_it_places_past_others(plane: Plane) -> None:
+    """O19: within a pool, overtaking is explicit."""
     pool_id, _, gang = gang_that_waits(plane)
     until_told(plane, gang)
     taken = plane.acme.reserve(pool_id, durationSeconds=600, startsAt=soon(plane)).json()
