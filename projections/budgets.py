@@ -166,9 +166,16 @@ def _settle(stream: str, at: int) -> Iterator[Statement]:
 
 
 def _end(stream: str, at: int) -> Iterator[Statement]:
-    yield from _settle(stream, at)
-    sql = "DELETE FROM budget_claims WHERE reservation_id = %s"
-    yield Statement(Phase.QUOTA, f"6{stream}", sql, (stream,))
+    yield _lock([], [stream])
+    sql = """
+    WITH ended AS (DELETE FROM budget_claims WHERE reservation_id = %s RETURNING scope, gpus, active_at)
+    INSERT INTO budget_spent (scope, day, gpu_ms)
+    SELECT scope, day, gpus * (least(%s, (day + 1) * 86400000) - greatest(active_at, day * 86400000))
+    FROM ended, generate_series(active_at / 86400000, (%s - 1) / 86400000) AS day
+    WHERE active_at < %s AND gpus > 0 ORDER BY scope, day
+    ON CONFLICT (scope, day) DO UPDATE SET gpu_ms = budget_spent.gpu_ms + excluded.gpu_ms
+    """
+    yield Statement(Phase.QUOTA, f"6{stream}", sql, (stream, at, at, at))
 
 
 def _members(stream: str, by: int, at: int) -> Iterator[Statement]:

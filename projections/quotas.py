@@ -43,9 +43,15 @@ def _key(scope: str) -> str:
     return next((place for prefix, place in _ORDER.items() if scope.startswith(prefix)), "1") + scope
 
 
+_LOCK = """
+SELECT 1 FROM quota_scopes WHERE scope = ANY(%s)
+ORDER BY array_position(ARRAY['offering', 'tenant', 'project'], kind), scope FOR NO KEY UPDATE
+"""
+
+
 def _lock(scope: str) -> Statement:
-    sql = "SELECT 1 FROM quota_scopes WHERE scope = %s FOR NO KEY UPDATE"
-    return Statement(Phase.QUOTA_LOCK, _key(scope), sql, (scope,), True, 1)
+    """All of an append are one statement, in the order of `_key`."""
+    return Statement(Phase.QUOTA_LOCK, "", _LOCK, ([scope],), only_live=True, rank=1, union=True)
 
 
 def _peak_within_limit(stream: str, scope: str, claimed: reservation.Claimed) -> Statement:
@@ -117,16 +123,18 @@ def _still_open(scope: str) -> Statement:
 def _admit(stream: str, claimed: reservation.Claimed) -> Iterator[Statement]:
     for scope in claimed.scopes:
         yield _lock(scope)
-        yield _still_open(scope)
+        if not scope.startswith("tenant:"):
+            yield _still_open(scope)
         yield _peak_within_limit(stream, scope, claimed)
-        sql = """
-        INSERT INTO quota_claims (reservation_id, scope, resource, amount, during)
-        SELECT %s, %s, resource, amount, int8range(%s, %s)
-        FROM unnest(%s::text[], %s::bigint[]) AS wanted (resource, amount)
-        """
-        amounts = (list(claimed.resources), list(claimed.resources.values()))
-        params = (stream, scope, claimed.from_, claimed.until, *amounts)
-        yield Statement(Phase.QUOTA, _key(scope), sql, params)
+    sql = """
+    INSERT INTO quota_claims (reservation_id, scope, resource, amount, during)
+    SELECT %s, scope, resource, amount, int8range(%s, %s)
+    FROM unnest(%s::text[]) AS scopes (scope)
+    CROSS JOIN unnest(%s::text[], %s::bigint[]) AS wanted (resource, amount)
+    """
+    amounts = (list(claimed.resources), list(claimed.resources.values()))
+    params = (stream, claimed.from_, claimed.until, list(claimed.scopes), *amounts)
+    yield Statement(Phase.QUOTA, stream, sql, params)
 
 
 def _move_end(stream: str, event: reservation.Extended) -> Iterator[Statement]:

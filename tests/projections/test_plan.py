@@ -47,9 +47,20 @@ def test_whatever_books_moves_frees_or_forbids_atoms_locks_the_nodes_gate_first(
 def test_a_quota_is_checked_under_its_rows_lock_by_a_statement_of_its_own(one: Recorded) -> None:
     statements = plan(table.INLINE, [one])
     for check in (s for s in statements if s.phase is Phase.QUOTA_CHECK):
-        locks = [s for s in statements if s.phase is Phase.QUOTA_LOCK and s.key == check.key]
+        locks = [s for s in statements if s.phase is Phase.QUOTA_LOCK and touches(s, "quota_scopes")]
         assert len(locks) == 1
+        assert check.key[1:] in locks[0].params[0]
         assert statements.index(locks[0]) < statements.index(check)
+
+
+@pytest.mark.parametrize("one", EVENTS, ids=IDS)
+def test_a_budget_is_changed_and_checked_under_its_rows_lock(one: Recorded) -> None:
+    statements = plan(table.INLINE, [one])
+    locks = [s for s in statements if s.phase is Phase.QUOTA_LOCK and touches(s, "FROM budgets")]
+    for other in statements:
+        if touches(other, "UPDATE budgets", "INTO budget_spent", "BUDGET_EXCEEDED"):
+            assert len(locks) == 1
+            assert statements.index(locks[0]) < statements.index(other)
 
 
 @pytest.mark.parametrize("one", EVENTS, ids=IDS)
