@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: install demo test lint types contracts check bench bench-store bench-growth bench-agents torture docs lock clean
+.PHONY: install demo test lint types contracts check bench bench-store bench-growth bench-agents torture histories docs lock clean
 
 install: $(INSTALLED)
 
@@ -46,6 +46,9 @@ bench-growth: install
 
 torture: install
 	$(BIN)/python -m tests.torture
+
+histories: install
+	PYTHONPATH=.:tests $(BIN)/python -m histories
 
 docs: install
 	$(BIN)/python -m adapters.reference docs/reference

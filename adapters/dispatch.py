@@ -117,6 +117,7 @@ class Dispatcher:
                 self.ports.calendars.locked,
                 self.ports.selectors,
                 lambda action, resource: self.ports.authorizer.foresee(session, action, resource),
+                self.ports.budgets.accounts,
             ),
             earlier,
         )

@@ -24,7 +24,18 @@ from commands import (
     sites,
 )
 from domain import operation
-from queries import audit, bookings, capacity, capacity_timeline, devices, events, node_history, preview, usage
+from queries import (
+    allocations,
+    audit,
+    bookings,
+    capacity,
+    capacity_timeline,
+    devices,
+    events,
+    node_history,
+    preview,
+    usage,
+)
 from queries import budgets as budget_queries
 from queries import extensions as extension_queries
 from queries import join_tokens as join_token_queries
@@ -71,6 +82,7 @@ OPERATIONS: Final = operation.table(
     extensions.OPERATIONS,
     extension_queries.OPERATIONS,
     preview.OPERATIONS,
+    allocations.OPERATIONS,
     bookings.OPERATIONS,
     usage.OPERATIONS,
     leases.OPERATIONS,

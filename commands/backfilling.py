@@ -4,20 +4,14 @@ Nobody waits for the scheduler to be told what was clear already. That two proce
 database's affair: the append is refused when the queue is no longer the one that this was decided on.
 """
 
-from collections.abc import Sequence
-from typing import Final
-
 from msgspec import Struct
 from msgspec.structs import replace
 
 from commands import placing, preempting
-from commands.ports import Race, Store
+from commands.ports import Race
 from commands.unit import Unit
-from domain import queueing, reservation
+from domain import queueing, reservation, waiting
 from domain.event import Change
-
-AHEAD: Final = 64
-"""Behind more than so many a claim waits for the scheduler's next walk."""
 
 
 class Behind(Struct, frozen=True):
@@ -46,10 +40,11 @@ def look(
 ) -> Behind | None:
     """None where too many are ahead. Before it says that it waits it reads what the log had when it was asked."""
     store, pool_id = unit.ports.store, draft.pool_id
-    queue = store.queue(pool_id, (draft.spot, priority, draft.at), AHEAD + 1)
-    if len(queue.ahead) > AHEAD:
+    queue = store.queue(pool_id, (draft.spot, priority, draft.at), waiting.AHEAD + 1)
+    if len(queue.ahead) > waiting.AHEAD:
         return None
-    ahead = _waiters(store, queue.ahead, unit.now)
+    states = [loaded.state for loaded in store.load_all(queue.ahead)]
+    ahead = waiting.line(zip(queue.ahead, states, strict=True), unit.now)
     own = queueing.Waiter(reservation_id, draft.claim, window, draft.starts_at is None, spot=draft.spot)
     verdict, places = placing.choose_behind(unit.ports, pool_id, ahead, own, unit.now)
     if places is None:
@@ -64,16 +59,6 @@ def look(
         unit.ports.calendars.drop([one.allocation_id for one in places])
         raise
     return replace(known, allocations=placing.allocate(unit.ports, places), victims=victims)
-
-
-def _waiters(store: Store, ids: Sequence[str], now: int) -> list[queueing.Waiter]:
-    waiters = []
-    for id, loaded in zip(ids, store.load_all(ids), strict=True):
-        state: reservation.State = loaded.state
-        window = placing.span(state, now) if placing.waits(state, now) else None
-        if window is not None:
-            waiters.append(placing.waiter(id, state, window))
-    return waiters
 
 
 def _victims(unit: Unit, verdict: queueing.Verdict) -> tuple[Change, ...]:

@@ -1,9 +1,7 @@
 """Extending and shortening: the end of a reservation moves, on the devices that it has (domain.md §5, Extend)."""
 
-import hashlib
 from typing import Annotated, Final, NoReturn
 
-import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
@@ -29,7 +27,7 @@ def extend(command: Extend, unit: Unit) -> Outcome:
     session = unit.session
     key = ids.idempotency_key(unit.call.idempotency_key)
     extension_id = ids.derive("ext", session.tenant_id, session.identity_id, key)
-    body = hashlib.sha256(msgspec.json.encode(command, order="sorted")).hexdigest()
+    body = unit.body
     if (held := unit.load(extension_id)).version:
         _again(held, body)
     resource = unit.resolve("compute-reservation", command.id, "id")

@@ -79,43 +79,6 @@ def choose_behind(
         return verdict, None if verdict.placed is None else _hold(ports, calendar, verdict.placed, verdict.window)
 
 
-def waits(state: reservation.State, now: int) -> bool:
-    """Whether it may still be placed out of the queue."""
-    return state.status == "pending" and (state.give_up_at is None or state.give_up_at > now)
-
-
-def span(state: reservation.State, now: int) -> tuple[int, int] | None:
-    """The window to place in: a start that comes late keeps its end; None when nothing of it is left.
-
-    A claim that had a place before keeps the window of then.
-    """
-    assert state.draft is not None
-    duration_ms = state.draft.duration_seconds * 1000
-    if state.starts_at is None:
-        return now, now + duration_ms
-    until = state.ends_at or state.starts_at + duration_ms
-    start = max(now, state.starts_at)
-    return (start, until) if start < until else None
-
-
-def waiter(id: str, state: reservation.State, window: tuple[int, int]) -> queueing.Waiter:
-    """A waiting claim as its queue sees it, with what it was promised."""
-    assert state.draft is not None
-    wanted, told = state.draft.claim, state.waits
-    guard = None
-    if told is not None and told.earliest_start is not None and told.place:
-        scalars: dict[str, int] = {name: amount for name, amount in wanted.scalars.items() if amount}
-        members = tuple(placement.Member(seat.node_id, seat.atoms, scalars, seat.layout) for seat in told.place)
-        guard = queueing.Guard(told.earliest_start, told.earliest_start + window[1] - window[0], members)
-    movable, spot = state.starts_at is None, state.draft.spot
-    return queueing.Waiter(id, wanted, window, movable, told is not None, guard, spot)
-
-
-def seats(guard: queueing.Guard | None) -> tuple[reservation.Seat, ...]:
-    members = guard.members if guard is not None else ()
-    return tuple(reservation.Seat(member.node_id, member.atoms, member.layout) for member in members)
-
-
 def _hold(ports: Ports, calendar: calendar.Calendar, placed: placement.Placement, window: tuple[int, int]) -> Places:
     """What is chosen stays held in the calendar until the log confirms it or `drop` gives it back.
 

@@ -1,9 +1,6 @@
 """Reservations: create, cancel, release (domain.md §5)."""
 
-import hashlib
 from typing import Final
-
-import msgspec
 
 from commands import admitting, ending
 from commands.ports import Ahead, Loaded, Race
@@ -33,10 +30,12 @@ class Act(Request, frozen=True, kw_only=True):
 
 
 def ahead(command: Create, call: Call) -> Ahead:
-    """Every create asks for its own stream, and for its pool."""
+    """Every create asks for its own stream, for its pool and for its project."""
     assert call.session is not None
-    streams = (_derived(call.session, call), command.pool_id)
-    return Ahead(streams=streams, things=(("compute-pool", command.pool_id),))
+    things = [("compute-pool", command.pool_id)]
+    if command.project_id is not None:
+        things.append(("compute-project", command.project_id))
+    return Ahead(streams=(_derived(call.session, call), *(id for _, id in things)), things=tuple(things))
 
 
 def _derived(session: access.Session, call: Call) -> str:
@@ -46,7 +45,7 @@ def _derived(session: access.Session, call: Call) -> str:
 def create(command: Create, unit: Unit) -> Outcome:
     session = unit.session
     reservation_id = _derived(session, unit.call)
-    body = hashlib.sha256(msgspec.json.encode(command, order="sorted")).hexdigest()
+    body = unit.body
     if (held := unit.load(reservation_id)).version:
         return _again(reservation_id, held, body, unit)
     unit.resolve("compute-pool", command.pool_id, "poolId")

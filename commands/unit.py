@@ -52,7 +52,10 @@ def changed(stream: str, loaded: Loaded, events: list[Any]) -> Change:
 
 
 class Unit:
-    """What a handler works with. After a race it runs again with a new unit, keeps its decisions, knows its `races`."""
+    """What a handler works with. After a race it runs again with a new unit, keeps its decisions, knows its `races`.
+
+    `body` is the digest by which a request is known again.
+    """
 
     def __init__(
         self,
@@ -63,6 +66,7 @@ class Unit:
         decisions: list[Decision],
         races: list[Exception],
         seen: Outlook,
+        body: str,
     ) -> None:
         self.operation = operation
         self.call = call
@@ -71,6 +75,7 @@ class Unit:
         self.decisions = decisions
         self.races = races
         self._seen = seen
+        self.body = body
         self.now = seen.now
         self.admission_id = ports.new_id("adm")
 
@@ -150,7 +155,7 @@ def perform(operation: Operation, request: Request, call: Call, ports: Ports, ga
             check_ids(request)
         else:
             decisions = gatekeeper.admit(operation, request, call.session, call.request_id, decisions, seen)
-        unit = Unit(operation, call, ports, gatekeeper, decisions, races, seen)
+        unit = Unit(operation, call, ports, gatekeeper, decisions, races, seen, body)
         lost: Contested | None = None
         try:
             outcome: Outcome = operation.handle(request, unit)

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 
 from msgspec import Struct
 
-from domain import reservation
+from domain import budget, errors, reservation
 from domain.access import Foresight
 from queries.quota_peaks import Peak
 from queries.reading import Reader, may_get
@@ -19,7 +19,7 @@ MOST: Final = 20
 _LOOKED_AT: Final = 200
 _NEVER: Final = 2**63 - 1
 
-Kind = Literal["decision", "quota", "queue", "capacity", "reservation", "busy", "maintenance"]
+Kind = Literal["decision", "budget", "quota", "queue", "capacity", "reservation", "busy", "maintenance"]
 
 
 class Obstacle(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -70,6 +70,14 @@ def of_decision(foreseen: Foresight, action: str) -> list[Obstacle]:
     if foreseen.verdict != "denied":
         return []
     return [Obstacle(kind="decision", message=f"{action} of this claim is not allowed to you")]
+
+
+def of_budget(over: budget.Exceeded | None) -> list[Obstacle]:
+    if over is None:
+        return []
+    return [
+        Obstacle(kind="budget", message=errors.BudgetExceeded(over.kind, over.budget, over.needed, over.left).detail)
+    ]
 
 
 def of_quota(peaks: Sequence[Peak]) -> list[Obstacle]:

@@ -3,12 +3,11 @@
 It holds nothing and decides nothing. What it says is as of the moment; a rival may be faster.
 """
 
-from collections.abc import Sequence
 from typing import Annotated, Final, Literal
 
 from msgspec import Meta, Struct
 
-from domain import asking, claim, errors, ids, offering, placement, pool, quota, reservation
+from domain import asking, budget, claim, errors, ids, offering, placement, pool, quota, reservation
 from domain.access import Foresight, Resource
 from domain.calendar import Calendar
 from domain.operation import Answer, Operation
@@ -20,7 +19,7 @@ from queries.reading import Reader
 EARLIEST_WITHIN_MS: Final = 366 * 86_400_000
 CREATE: Final = "compute:reservations:create"
 
-State = Literal["placed", "pending", "denied", "expired"]
+State = Literal["placed", "pending", "awaiting-confirmation", "denied", "expired"]
 
 
 class Preview(asking.Asking, frozen=True, kw_only=True):
@@ -41,6 +40,15 @@ class Member(Struct, frozen=True, rename="camel"):
     scalars: dict[str, int]
 
 
+class Spending(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A budget of the tenant or the project, and what the claim would take of what is left of it."""
+
+    kind: str
+    gpu_hours: float
+    left_gpu_hours: float
+    needed_gpu_hours: float
+
+
 class Previewed(Struct, frozen=True, kw_only=True, rename="camel"):
     """What a create would answer now: `state` and `stateReason`, and why; instants in epoch ms.
 
@@ -58,6 +66,7 @@ class Previewed(Struct, frozen=True, kw_only=True, rename="camel"):
     decision_reason: str
     gpu_count: int
     quota: tuple[Peak, ...]
+    budget: tuple[Spending, ...]
     obstacles: tuple[Obstacle, ...]
 
 
@@ -88,6 +97,18 @@ class _What(Struct, frozen=True):
     owner: bool
 
 
+class _Found(Struct, frozen=True, kw_only=True):
+    """All that a create would find out; `over` is the budget that is exceeded and checked."""
+
+    fit: _Fit
+    window: asking.Window
+    ahead: int
+    peaks: tuple[Peak, ...]
+    accounts: tuple[budget.Account, ...]
+    over: budget.Exceeded | None
+    foreseen: Foresight
+
+
 def preview(query: Preview, read: Reader) -> Answer:
     of: pool.State = read.load(query.pool_id).state
     asking.check(query, of, read.now, read.ahead.selectors)
@@ -98,7 +119,7 @@ def preview(query: Preview, read: Reader) -> Answer:
         draft = asking.draft(query, of, read.session, read.now, largest)
         fit = _fit(known, draft, seed, frozenset(query.without), read)
     what = _What(draft, of, of.owner_tenant_id == read.session.tenant_id)
-    return Answer(body=_answer(query, what, fit, seed, read), position=read.position)
+    return Answer(body=_answer(query, what, _find(query, what, fit, seed, read), read), position=read.position)
 
 
 def _must_be_seen(query: Preview, read: Reader) -> None:
@@ -115,7 +136,7 @@ def _must_be_seen(query: Preview, read: Reader) -> None:
 
 
 def _fit(known: Calendar, draft: reservation.Drafted, seed: str, without: frozenset[str], read: Reader) -> _Fit:
-    start, end = asking.at_once(draft, draft.at)
+    start, end = asking.at_once(draft, read.now)
     selectors = read.ahead.selectors
     found = placement.place(known, draft.claim, (start, end), seed, selectors, without)
     if isinstance(found, placement.Refusal):
@@ -128,37 +149,70 @@ def _fit(known: Calendar, draft: reservation.Drafted, seed: str, without: frozen
     return _Fit(members, start, None)
 
 
-def _answer(query: Preview, what: _What, fit: _Fit, seed: str, read: Reader) -> Previewed:
+def _find(query: Preview, what: _What, fit: _Fit, seed: str, read: Reader) -> _Found:
     draft, me = what.draft, read.session.tenant_id
     offer = None if what.owner else read.connection.execute(_OFFER, (me, query.pool_id)).fetchone()
     offer_id, priority = offer or (None, 0)
     ahead = _ahead(read, draft, priority)
-    at_once = asking.at_once(draft, draft.at)
-    window = at_once if fit.members and not ahead else asking.waiting(draft, draft.at)[0]
-    scopes = [*filter(None, [offer_id]), *quota.scopes(me, query.project_id)]
-    peaks = quota_peaks.peaks(read, scopes, claim.resources(draft.claim), window, query.quotas)
+    at_once = asking.at_once(draft, read.now)
+    window = at_once if fit.members and not ahead else asking.waiting(draft, read.now)[0]
+    own = quota.scopes(me, query.project_id)
+    scopes = [*filter(None, [offer_id]), *own]
     attributes = reservation.attributes(draft)
     resource = Resource("compute-reservation", seed, me, attributes, "compute-pool", query.pool_id)
-    foreseen = read.ahead.foresee(CREATE, resource)
-    hindrances = [*obstacles.of_decision(foreseen, CREATE), *obstacles.of_quota(peaks), *obstacles.of_queue(ahead)]
-    if fit.refusal is not None:
-        gap_ms = what.of.policy.cleaning_seconds * 1000
-        looked_at = (at_once[0] - gap_ms, at_once[1] + gap_ms)
-        hindrances += obstacles.of_capacity(read, draft, looked_at, fit.refusal, query.without, owner=what.owner)
-    state, reason = _state(draft, fit, ahead, foreseen, peaks)
+    accounts = tuple(read.ahead.accounts(own))
+    checked = what.of.policy.admission.budget_check != "off"
+    return _Found(
+        fit=fit,
+        window=at_once,
+        ahead=ahead,
+        peaks=quota_peaks.peaks(read, scopes, claim.resources(draft.claim), window, query.quotas),
+        accounts=accounts,
+        over=budget.exceeded(accounts, draft.gpu_count, at_once) if checked else None,
+        foreseen=read.ahead.foresee(CREATE, resource),
+    )
+
+
+def _answer(query: Preview, what: _What, found: _Found, read: Reader) -> Previewed:
+    state, reason = _state(what, found, read)
+    fits = bool(found.fit.members)
     return Previewed(
         state=state,
         state_reason=reason,
-        placement=fit.members,
-        starts_at=at_once[0] if fit.members else None,
-        ends_at=at_once[1] if fit.members else None,
-        earliest_start=fit.earliest,
-        decision=foreseen.verdict,
-        decision_reason=foreseen.reason,
-        gpu_count=draft.gpu_count,
-        quota=peaks,
-        obstacles=tuple(hindrances),
+        placement=found.fit.members,
+        starts_at=found.window[0] if fits else None,
+        ends_at=found.window[1] if fits else None,
+        earliest_start=found.fit.earliest,
+        decision=found.foreseen.verdict,
+        decision_reason=found.foreseen.reason,
+        gpu_count=what.draft.gpu_count,
+        quota=found.peaks,
+        budget=tuple(_spending(account, what, found.window) for account in found.accounts),
+        obstacles=_obstacles(query, what, found, read),
     )
+
+
+def _spending(account: budget.Account, what: _What, window: asking.Window) -> Spending:
+    return Spending(
+        kind=account.kind,
+        gpu_hours=account.gpu_ms / budget.HOUR_MS,
+        left_gpu_hours=account.left / budget.HOUR_MS,
+        needed_gpu_hours=budget.needed(account, what.draft.gpu_count, window) / budget.HOUR_MS,
+    )
+
+
+def _obstacles(query: Preview, what: _What, found: _Found, read: Reader) -> tuple[Obstacle, ...]:
+    known = [
+        *obstacles.of_decision(found.foreseen, CREATE),
+        *obstacles.of_budget(found.over),
+        *obstacles.of_quota(found.peaks),
+        *obstacles.of_queue(found.ahead),
+    ]
+    if found.fit.refusal is not None:
+        gap_ms = what.of.policy.cleaning_seconds * 1000
+        window = (found.window[0] - gap_ms, found.window[1] + gap_ms)
+        known += obstacles.of_capacity(read, what.draft, window, found.fit.refusal, query.without, owner=what.owner)
+    return tuple(known)
 
 
 def _ahead(read: Reader, draft: reservation.Drafted, priority: int) -> int:
@@ -167,16 +221,20 @@ def _ahead(read: Reader, draft: reservation.Drafted, priority: int) -> int:
     return int(row[0]) if row else 0
 
 
-def _state(
-    draft: reservation.Drafted, fit: _Fit, ahead: int, foreseen: Foresight, peaks: Sequence[Peak]
-) -> tuple[State, str | None]:
+def _state(what: _What, found: _Found, read: Reader) -> tuple[State, str | None]:
     """In the order in which a create finds out."""
-    if foreseen.verdict == "denied":
-        return "denied", "AccessDenied"
-    reason = "QueueAhead" if ahead and fit.members else None if fit.members else "NoCapacity"
-    if reason is not None and draft.max_pending_seconds == 0:
+    if found.foreseen.verdict == "denied":
+        delegated = read.session.session_kind == "delegated"
+        return ("awaiting-confirmation", "DecisionRefused") if delegated else ("denied", "AccessDenied")
+    if found.over is not None:
+        confirms = what.of.policy.admission.budget_check == "confirm"
+        return ("awaiting-confirmation", "OverBudget") if confirms else ("denied", "BudgetExceeded")
+    reason = None
+    if found.ahead or not found.fit.members:
+        reason = "QueueAhead" if found.fit.members else "NoCapacity"
+    if reason is not None and what.draft.max_pending_seconds == 0:
         return "expired", reason
-    if any(peak.over for peak in peaks):
+    if any(peak.over for peak in found.peaks):
         return "denied", "QuotaExceeded"
     return ("placed", None) if reason is None else ("pending", reason)
 

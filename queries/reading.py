@@ -9,7 +9,7 @@ from typing import Any, Final, LiteralString
 import msgspec
 from psycopg import Connection
 
-from domain import catalog, errors, registry
+from domain import budget, catalog, errors, registry
 from domain.access import Foresight, Resource, Session
 from domain.calendar import Calendar
 from domain.event import Recorded
@@ -36,12 +36,13 @@ Fetch = Callable[[Place | None], list[Row]]
 
 
 class Ahead(msgspec.Struct, frozen=True):
-    """What looks ahead work with: the pools' calendars, held still while they are looked at, compiled selectors, and
-    what a decision on a thing that is not there yet would be."""
+    """What looks ahead work with: the pools' calendars, held still while they are looked at, compiled selectors, what a
+    decision on a thing that is not there yet would be, and how budgets stand, by their scopes."""
 
     calendar: Callable[[str], AbstractContextManager[Calendar]]
     selectors: Selectors
     foresee: Callable[[str, Resource], Foresight]
+    accounts: Callable[[Sequence[str]], Sequence[budget.Account]]
 
 
 class Reader(msgspec.Struct, frozen=True):

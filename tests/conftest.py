@@ -9,7 +9,7 @@ import os
 import shutil
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from multiprocessing.connection import Client, Listener
 from pathlib import Path
 from typing import Any
@@ -134,11 +134,7 @@ def migrated(cluster: str) -> str:
     with psycopg.connect(cluster, autocommit=True) as connection:
         connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
     dsn = make_conninfo(cluster, dbname=name)
-    migrate.migrate(dsn)
-    runner.create_tables(dsn, ALL)
-    with psycopg.connect(dsn) as connection:
-        _keep_seeds(connection)
-    return dsn
+    return prepared(dsn)
 
 
 @pytest.fixture(scope="session")
@@ -148,12 +144,22 @@ def janitor(migrated: str) -> Iterator[pool.Pool]:
         yield connections
 
 
+@pytest.fixture(scope="session")
+def emptied(migrated: str, janitor: pool.Pool) -> Callable[[], str]:
+    """Empties the tables down to what the migrations put there, and gives the connection string; sequences go on."""
+
+    def empty() -> str:
+        with janitor.connection() as connection:
+            emptied_by(connection)
+        return migrated
+
+    return empty
+
+
 @pytest.fixture
-def database(migrated: str, janitor: pool.Pool) -> str:
-    """A connection string to a database whose tables hold what the migrations put there; sequences go on."""
-    with janitor.connection() as connection, connection.transaction():
-        _empty(connection)
-    return migrated
+def database(emptied: Callable[[], str]) -> str:
+    """A connection string to a database whose tables hold what the migrations put there."""
+    return emptied()
 
 
 @pytest.fixture
@@ -169,6 +175,20 @@ def plane(database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     monkeypatch.setattr(sse, "SECONDS", 0.0)
     with given.plane(database, tmp_path) as made:
         yield made
+
+
+def prepared(dsn: str) -> str:
+    """A database at the head of all migrations, which can be emptied again and again."""
+    migrate.migrate(dsn)
+    runner.create_tables(dsn, ALL)
+    with psycopg.connect(dsn) as connection:
+        _keep_seeds(connection)
+    return dsn
+
+
+def emptied_by(connection: psycopg.Connection) -> None:
+    with connection.transaction():
+        _empty(connection)
 
 
 def _keep_seeds(connection: psycopg.Connection) -> None:

@@ -44,6 +44,7 @@ GROUPS: Final = {
     "capacity": "What each pool has, holds and has left.",
     "reservations": "Claims on devices for a time.",
     "extensions": "What was asked to move the ends of reservations.",
+    "allocations": "What reservations have on each node.",
     "bookings": "Devices taken, by interval.",
     "usage": "GPU-hours of what really ran.",
     "leases": "Who owns which of the controllers' jobs, and whether their clocks are believed.",

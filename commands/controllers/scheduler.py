@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from commands import placing, preempting, tenancy
 from commands.acting import act, following
 from commands.ports import Loaded, NodeClosed, Ports, Race, Store
-from domain import claim, errors, queueing, quota, reservation
+from domain import claim, errors, queueing, quota, reservation, waiting
 from domain.event import Change, Fence, Meta
 
 JOB = "scheduler"
@@ -40,13 +40,13 @@ def walk(
     waiters: list[queueing.Waiter] = []
     for id, loaded in zip(queue, store.load_all(queue), strict=True):
         state: reservation.State = loaded.state
-        if not placing.waits(state, now):
+        if not waiting.waits(state, now):
             continue
         if hopeless(store, state) is not None:
             yield id, partial(_give_up, store, id, fence)
-        elif (window := placing.span(state, now)) is not None:
+        elif (window := waiting.span(state, now)) is not None:
             planned[id] = loaded
-            waiters.append(placing.waiter(id, state, window))
+            waiters.append(waiting.waiter(id, state, window))
     left = placing.choose_in_order(ports, pool_id, waiters, now, seek=seek)
     lost: list[str] = []
     beyond = set(queue[skipped.after :]) if skipped else set()
@@ -80,7 +80,7 @@ def _place(
     def decide() -> list[Change]:
         loaded, now = store.load(verdict.id), store.now()
         state: reservation.State = loaded.state
-        if not placing.waits(state, now) or state.draft is None:
+        if not waiting.waits(state, now) or state.draft is None:
             return []
         events: list[reservation.Events] = [placed(state, state.draft, found, verdict.window)]
         if verdict.ahead:
@@ -114,7 +114,7 @@ def _worth_telling(told: reservation.Waits | None, verdict: queueing.Verdict, se
     """
     if not verdict.looked:
         return told is not None and bool(told.place)
-    if told is None or told.place != placing.seats(verdict.guard):
+    if told is None or told.place != waiting.seats(verdict.guard):
         return True
     if verdict.guard is None or told.earliest_start is None:
         return seek and told.reason != verdict.reason
@@ -127,7 +127,7 @@ def _tell(store: Store, pool_id: str, id: str, planned: Loaded, verdict: queuein
         if store.load(id).version != planned.version:
             return []
         start = verdict.guard.start if verdict.guard is not None else None
-        place = placing.seats(verdict.guard)
+        place = waiting.seats(verdict.guard)
         told = reservation.Waits(verdict.reason, verdict.detail, pool_id, store.now(), start, place)
         return [Change(id, planned.version, (told,))]
 

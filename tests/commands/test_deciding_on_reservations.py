@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from commands import agents, placing, teardown
+from commands import agents, teardown
 from commands.controllers import timekeeper
-from domain import errors, reservation, reservation_fold, reservation_life, reservation_terms
+from domain import errors, reservation, reservation_fold, reservation_life, reservation_terms, waiting
 
 NOW = 1_000_000
 CLAIM: Any = None
@@ -135,7 +135,7 @@ def draft(starts_at: int | None) -> reservation.Drafted:
     ],
 )
 def test_a_start_that_comes_late_keeps_its_end(starts_at: int | None, window: tuple[int, int] | None) -> None:
-    assert placing.span(reservation.State(draft=draft(starts_at), starts_at=starts_at), NOW) == window
+    assert waiting.span(reservation.State(draft=draft(starts_at), starts_at=starts_at), NOW) == window
 
 
 def test_a_policy_reads_hours_that_are_not_rounded_and_no_unknowns() -> None:

@@ -80,6 +80,9 @@ def tell(connections: Pool, seed: int, moves: int) -> tuple[Told, Runner]:
     return told, running
 
 
+NO_CALENDARS = Calendars(lambda: 0, lambda position, seconds: True)
+
+
 def nothing_ahead(action: str, resource: Resource) -> Foresight:
     raise AssertionError(f"{action} on {resource.id} was not asked for")
 
@@ -98,7 +101,7 @@ def reading(facts: Facts, as_of: int) -> Iterator[Reader]:
             lambda action, resource: True, unseen, store.log, lambda: 0, as_of, store.load_as_of,
             lambda resource: None,
             store.load, store.versions,
-            Ahead(Calendars(lambda: 0, lambda position, seconds: True).locked, CelSelectors(), nothing_ahead),
+            Ahead(NO_CALENDARS.locked, CelSelectors(), nothing_ahead, lambda scopes: ()),
         )  # fmt: skip
 
 

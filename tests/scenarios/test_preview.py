@@ -211,3 +211,17 @@ def test_a_pool_that_is_not_offered_is_not_there(plane: Plane) -> None:
     pool_id, _ = plane.fleet()
     answer = ask(plane.globex, pool_id)
     assert (answer.status_code, answer.json()["errors"][0]["field"]) == (404, "poolId")
+
+
+def test_a_budget_is_in_the_way_where_the_pool_enforces_it(plane: Plane) -> None:
+    pool_id, _ = plane.fleet()
+    plane.root.ok("PUT", "/v1/budgets/tenant/acme", {"gpuHours": 3})
+    spending = [{"kind": "tenant", "gpuHours": 3.0, "leftGpuHours": 3.0, "neededGpuHours": 4.0}]
+    for check, expected in {
+        "off": ("placed", None),
+        "enforce": ("denied", "BudgetExceeded"),
+    }.items():
+        plane.root.ok("PATCH", f"/v1/pools/{pool_id}", {"policy": {"admission": {"budgetCheck": check}}})
+        shown = look(plane, plane.acme, pool_id, devices=gpus(4))
+        assert (shown["state"], shown["stateReason"], shown["budget"]) == (*expected, spending)
+        assert kinds(shown) == ["budget"] * (check != "off")

@@ -80,6 +80,8 @@ EXPECTED: dict[str, str] = {
     "reservations.confirm": "401 401 404 403 404 200 404 404",
     "reservations.extend": "401 401 404 403 404 200 404 404",
     "extensions.list": READ,
+    "extensions.get": "401 401 404 403 404 200 404 404",
+    "allocations.list": READ,
     "bookings.list": READ,
     "usage.list": READ,
     "leases.list": "401 401 403 403 200 403 200 200",

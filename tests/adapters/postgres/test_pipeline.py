@@ -77,6 +77,22 @@ def test_it_returns_the_first_column_of_the_last_statement(connection: psycopg.C
     assert pipeline.run(connection, [("SELECT 1::bigint WHERE false", ())]) == []
 
 
+def test_each_question_has_its_own_rows(connection: psycopg.Connection[Any]) -> None:
+    questions: list[tuple[str, Any]] = [
+        ("SELECT n::bigint, n::integer, n::smallint FROM generate_series(%s, %s) AS n", (-1, 0)),
+        ("SELECT 1::bigint WHERE false", ()),
+        ("SELECT 'ä' || %s::text, true, false, NULL::text, %s::bytea", ("ö", b"\x00\xff")),
+    ]
+    rows = [[(-1, -1, -1), (0, 0, 0)], [], [("äö", True, False, None, b"\x00\xff")]]
+    assert pipeline.ask(connection, questions) == rows
+
+
+def test_a_question_that_fails_is_raised_and_costs_no_connection(connection: psycopg.Connection[Any]) -> None:
+    with pytest.raises(psycopg.errors.DivisionByZero):
+        pipeline.ask(connection, [("SELECT 1::bigint", ()), ("SELECT 1 / 0", ()), ("SELECT 2::bigint", ())])
+    assert pipeline.ask(connection, [("SELECT 3::bigint", ())]) == [[(3,)]]
+
+
 def test_the_first_error_is_raised_and_nothing_is_written(connection: psycopg.Connection[Any]) -> None:
     connection.execute("CREATE TEMP TABLE kept (n bigint PRIMARY KEY)")
     insert = "INSERT INTO kept VALUES (%s)"

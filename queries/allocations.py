@@ -1,0 +1,91 @@
+"""Allocations: what a reservation has on each of its nodes (domain.md §5, §10).
+
+A pool's owner sees those on its nodes, a tenant its own. One that never began leaves none when it is cancelled.
+"""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from domain import errors
+from domain.operation import Answer, Listing, Operation, Page
+from queries.reading import Reader, filters, listed
+
+State = Literal["placed", "binding", "active", "releasing", "released"]
+
+
+class List(Listing, frozen=True, kw_only=True):
+    pool_id: str | None = None
+    node_id: str | None = None
+    reservation_id: str | None = None
+    state: Annotated[State, Meta(description="releasing: its devices are not proved free yet")] | None = None
+
+
+class Allocation(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Devices and scalars of one node for one reservation, over `[from, until)` in epoch ms.
+
+    `until` is absent while nobody knows when its node will have proved the last of them free.
+    """
+
+    id: str
+    reservation_id: str
+    tenant_id: str
+    pool_id: str
+    node_id: str
+    node_name: str
+    atoms: tuple[str, ...]
+    scalars: dict[str, int]
+    state: State
+    from_: int
+    until: int | None = None
+
+
+_ROWS = """
+SELECT placed.from_at, placed.id, 0::bigint, convert_to(json_strip_nulls(json_build_object(
+    'id', placed.id, 'reservationId', placed.reservation_id, 'tenantId', placed.tenant_id,
+    'poolId', placed.pool_id, 'nodeId', placed.node_id, 'nodeName', nodes.name, 'atoms', placed.atoms,
+    'scalars', (
+        SELECT coalesce(json_object_agg(s.resource, s.amount ORDER BY s.resource), '{}'::json)
+        FROM scalar_bookings AS s WHERE s.allocation_id = placed.id
+    ),
+    'state', placed.state, 'from', placed.from_at, 'until', placed.until))::text, 'UTF8')
+FROM (
+    SELECT b.allocation_id AS id, b.reservation_id, b.tenant_id, b.pool_id, b.node_id,
+           json_agg(b.device_id ORDER BY b.device_id) AS atoms, min(lower(b.during)) AS from_at,
+           CASE WHEN NOT bool_or(upper_inf(b.during)) THEN max(upper(b.during)) END AS until,
+           CASE WHEN bool_and(b.freed) THEN 'released' WHEN bool_or(b.ended) THEN 'releasing'
+                WHEN NOT bool_or(b.bound) THEN 'placed'
+                WHEN r.state_name = 'active' THEN 'active' ELSE 'binding' END AS state
+    FROM device_bookings AS b
+    JOIN pools ON pools.id = b.pool_id
+    LEFT JOIN reservations AS r ON r.id = b.reservation_id
+    WHERE b.reservation_id IS NOT NULL
+      AND (%(tenant)s::text IS NULL OR b.tenant_id = %(tenant)s OR pools.tenant_id = %(tenant)s)
+      AND (%(pool_id)s::text IS NULL OR b.pool_id = %(pool_id)s)
+      AND (%(node_id)s::text IS NULL OR b.node_id = %(node_id)s)
+      AND (%(reservation_id)s::text IS NULL OR b.reservation_id = %(reservation_id)s)
+    GROUP BY b.allocation_id, b.reservation_id, b.tenant_id, b.pool_id, b.node_id, r.state_name
+) AS placed
+JOIN nodes ON nodes.id = placed.node_id
+WHERE %(state)s::text IS NULL OR placed.state = %(state)s
+"""
+
+
+def list_(query: List, read: Reader) -> Answer:
+    return listed(read, query, _ROWS, filters(query, read))
+
+
+OPERATIONS = (
+    Operation(
+        name="allocations.list",
+        verb="GET",
+        path="/v1/allocations",
+        request=List,
+        response=Page[Allocation],
+        on=("compute-tenant/{acting}",),
+        handle=list_,
+        summary="List what reservations have on each node, of your pools and of your tenant",
+        refusals=(errors.AccessDenied, errors.ProjectionBehind),
+        columns=("id", "nodeName", "state", "from", "until", "reservationId", "tenantId", "atoms"),
+    ),
+)

@@ -1,0 +1,1 @@
+"""Random histories against a naive model: every invariant after every step (architecture.md §8)."""

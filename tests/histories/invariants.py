@@ -1,0 +1,279 @@
+"""What holds after every step: of each event as it comes, and of the tables as they are (domain.md §3-5)."""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from itertools import combinations, pairwise
+from typing import Any, Final
+
+from domain import queueing, reservation
+from domain.claim import Claim
+from domain.event import Recorded
+from histories.fleet import ROOT
+from histories.model import BOOKED, FOREVER, Booked, Hold, Machine, Model
+
+FAST: Final = "device.attributes.fast"
+SELECTORS: Final[Mapping[str | None, Callable[[Any], bool]]] = {
+    None: lambda device: True,
+    f"{FAST} == true": lambda device: device.attributes["fast"],
+    f"{FAST} == false": lambda device: not device.attributes["fast"],
+}
+"""What a claim may select by, and the same said plainly."""
+
+Row = tuple[Any, ...]
+
+
+def of_event(model: Model, recorded: Recorded, gap_ms: int) -> None:
+    """What must hold at this very position of the log."""
+    of = model.reservations.get(recorded.stream)
+    if of is None:
+        return
+    match recorded.event:
+        case reservation.Admitted():
+            within_quota(model, of)
+        case reservation.Placed(allocations=allocations):
+            assert len(allocations) == of.draft.claim.nodes
+            has_what_it_claims(model, of, [one.id for one in allocations])
+            books_nothing_twice(model, of, gap_ms)
+            delays_nobody_ahead(model, of)
+        case reservation.ReleaseStarted(reason="LeaseLapsed", at=at):
+            assert of.lease_until is not None
+            assert of.lease_until <= at, f"{of.id} was renewed until {of.lease_until}"
+        case reservation.Extended(former_ends_at=former, ends_at=ends_at) if former < ends_at:
+            assert of.claim is not None
+            over = over_quota(model, of.claim.scopes, of.claim.amounts, former, ends_at, of.id)
+            assert not over, f"{of.id} is extended over {over}"
+            books_nothing_twice(model, of, gap_ms)
+        case reservation.MemberPlaced(allocation=one):
+            has_what_it_claims(model, of, [one.id])
+            books_nothing_twice(model, of, gap_ms)
+
+
+def within_quota(model: Model, of: Booked) -> None:
+    """No admission exceeds a quota at any instant: of the offering, the tenant, the project."""
+    claim = of.claim
+    assert claim is not None
+    assert claim.amounts == amounts(of.draft.claim)
+    assert set(claim.scopes) == set(scopes(model, of.draft.tenant_id, of.draft.project_id))
+    over = over_quota(model, claim.scopes, claim.amounts, claim.start, claim.end, of.id)
+    assert not over, f"{of.id} is admitted over {over}"
+
+
+def scopes(model: Model, tenant_id: str, project_id: str | None) -> list[str | None]:
+    found = [None if tenant_id == ROOT else model.offer(tenant_id, ROOT), f"tenant:{tenant_id}", project_id]
+    return [scope for number, scope in enumerate(found) if scope is not None or number == 0]
+
+
+def over_quota(
+    model: Model, scopes: Iterable[str], asked: Mapping[str, int], start: int, end: int, but: str = ""
+) -> list[str]:
+    """The scopes and resources of which, with what is asked, more would be held than granted at any instant."""
+    found = []
+    for scope in scopes:
+        for resource, amount in asked.items():
+            limit = model.limit(scope, resource)
+            if limit is not None and amount + model.peak(scope, resource, start, end, but) > limit:
+                found.append(f"{resource} of {scope}")
+    return found
+
+
+def amounts(claim: Claim) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for line in claim.devices:
+        total[line.class_] += line.count * claim.nodes
+    for scalar, amount in claim.scalars.items():
+        total[scalar] += amount * claim.nodes
+    return {resource: amount for resource, amount in total.items() if amount}
+
+
+def has_what_it_claims(model: Model, of: Booked, fresh: Iterable[str]) -> None:
+    """Distinct nodes, and on each fresh one so many devices as every line wants, of those that suit it."""
+    claim, holds = of.draft.claim, [hold for hold in of.holds.values() if hold.live]
+    assert len({hold.node_id for hold in holds}) == len(holds) <= claim.nodes
+    if claim.topology is not None:
+        key = claim.topology.pack or claim.topology.spread or ""
+        values = [model.nodes[hold.node_id].labels[key] for hold in holds]
+        assert len(set(values)) == (1 if claim.topology.pack else len(values)), f"{of.id} is on {values}"
+    for hold in (of.holds[id] for id in fresh):
+        on = model.nodes[hold.node_id]
+        assert on.schedulable, f"{of.id} is placed on {hold.node_id}"
+        assert seats(claim, [on.devices[atom] for atom in hold.atoms]), f"{of.id} got {hold.atoms}"
+        assert len(set(hold.atoms)) == len(hold.atoms)
+        assert hold.scalars == {name: n for name, n in claim.scalars.items() if n}
+
+
+def seats(claim: Claim, devices: list[Any]) -> bool:
+    """Whether these devices are just what the lines want; all ways of sharing them out are tried."""
+
+    def seat(lines: tuple[Any, ...], left: list[Any]) -> bool:
+        if not lines:
+            return not left
+        line = lines[0]
+        for chosen in combinations(left, line.count):
+            numa = {one.numa_node for one in chosen}
+            together = line.topology is None or len(numa) <= 1
+            if together and all(SELECTORS[line.selector](one) for one in chosen):
+                ids = {one.id for one in chosen}
+                if seat(lines[1:], [one for one in left if one.id not in ids]):
+                    return True
+        return False
+
+    return seat(claim.devices, devices)
+
+
+def books_nothing_twice(model: Model, of: Booked, gap_ms: int) -> None:
+    """Its live bookings cross nobody's, and lie so far from those of other reservations as the pool has it."""
+    mine = [hold for hold in of.holds.values() if hold.live]
+    others = [hold for hold in model.holds() if hold.reservation_id != of.id or not hold.live]
+    for hold in mine:
+        for atom in hold.atoms:
+            rivals = [other for other in others if atom in other.atoms]
+            for at in instants_of([hold, *rivals], hold.start, hold.end):
+                held = [other for other in rivals if model.held(other, at, [*rivals, hold], atom)]
+                assert not held, f"{atom} is booked for {of.id} at {at}, and for {held}"
+            for other in rivals:
+                apart = other.end + gap_ms <= hold.start or hold.end + gap_ms <= other.start
+                assert apart or other.reservation_id is None or not other.live, f"{atom} is not cleaned: {other}"
+        for scalar, amount in hold.scalars.items():
+            rivals = [o for o in others if o.node_id == hold.node_id and not o.freed and scalar in o.scalars]
+            for at in instants_of([hold, *rivals], hold.start, hold.end):
+                used = sum(o.scalars[scalar] for o in rivals if o.start <= at and (o.ended or at < o.end))
+                assert used + amount <= model.nodes[hold.node_id].scalars[scalar]
+
+
+def delays_nobody_ahead(model: Model, of: Booked) -> None:
+    """What was promised to whoever waits ahead is kept for it (domain/queueing.py)."""
+    rank = model.rank(of)
+    for other in model.waiting():
+        promise = other.promise
+        if promise is None or promise.earliest_start is None or model.rank(other) > rank:
+            continue
+        start, end = promise.earliest_start, promise.earliest_start + other.draft.duration_seconds * 1000
+        kept = {atom for seat in promise.place for atom in seat.atoms}
+        for hold in of.holds.values():
+            crosses = hold.start < end - queueing.SLACK_MS and start + queueing.SLACK_MS < hold.end
+            assert not (crosses and kept & set(hold.atoms)), f"{of.id} takes what {other.id} was promised"
+
+
+def instants_of(holds: Iterable[Hold], start: int, end: int) -> list[int]:
+    bounds = {start} | {bound for hold in holds for bound in (hold.start, hold.end)}
+    return sorted(at for at in bounds if start <= at < end)
+
+
+def ends_come_first(round_: Iterable[Recorded]) -> None:
+    """Of one round: whatever has come to its end has ended before anything begins."""
+    begun = False
+    for recorded in round_:
+        begun = begun or isinstance(recorded.event, reservation.BindingStarted | reservation.Placed)
+        ended = isinstance(recorded.event, reservation.ReleaseStarted) and recorded.event.reason == "Ended"
+        assert not (ended and begun), f"{recorded.stream} ends after another began"
+
+
+def never_overlap(rows: list[Row]) -> None:
+    by_device: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for row in rows:
+        by_device[row[0]].append((row[4], FOREVER if row[5] is None else row[5]))
+    for device, stretches in by_device.items():
+        stretches.sort()
+        for (_, end), (start, _) in pairwise(stretches):
+            assert end <= start, f"{device}: {stretches}"
+
+
+def bookings_are_what_the_events_say(model: Model, rows: list[Row], latest: int) -> None:
+    """Live bookings to the row; of what ended, when its atoms are taken from now on."""
+    live = {
+        (atom, id): (hold.bound, hold.start, hold.end) for id, hold in _named(model) if hold.live for atom in hold.atoms
+    }
+    found = {(row[0], row[1]): (row[2], row[4], row[5]) for row in rows if row[3] == "live"}
+    assert found == live
+    for atom, at, busy in _taken(model, [bound for row in rows for bound in row[4:6] if bound is not None], latest):
+        booked = any(row[0] == atom and row[4] <= at and (row[5] is None or at < row[5]) for row in rows)
+        assert booked == busy, f"{atom} at {at} is {'busy' if busy else 'free'}: {[r for r in rows if r[0] == atom]}"
+
+
+def calendar_is_what_the_events_say(
+    model: Model, stretches: Mapping[str, list[tuple[int, int | None]]], latest: int
+) -> None:
+    bounds = [bound for line in stretches.values() for pair in line for bound in pair if bound is not None]
+    for atom, at, busy in _taken(model, bounds, latest):
+        shown = any(start <= at and (end is None or at < end) for start, end in stretches.get(atom, ()))
+        assert shown == busy, f"{atom} at {at} is {'busy' if busy else 'free'}, the calendar: {stretches.get(atom)}"
+
+
+def _named(model: Model) -> list[tuple[str, Hold]]:
+    held = [pair for of in model.reservations.values() for pair in of.holds.items()]
+    return [*held, *model.plans.items()]
+
+
+def _taken(model: Model, bounds: Iterable[int], latest: int) -> Iterable[tuple[str, int, bool]]:
+    """Each atom at each instant at which anything may change from now on, and whether it is taken then."""
+    holds = [hold for hold in model.holds() if not hold.freed]
+    given = {bound for bound in bounds if bound > latest}
+    for of in model.nodes.values():
+        for atom in of.devices:
+            mine = [hold for hold in holds if atom in hold.atoms]
+            for at in sorted({*given, *instants_of(mine, latest, FOREVER)}):
+                yield atom, at, any(model.held(hold, at, mine, atom) for hold in mine)
+
+
+def claims_are_what_the_states_say(model: Model, rows: list[Row]) -> None:
+    """Quota is held by what lives, over what it may still use, and by nothing else (O18)."""
+    expected = {}
+    for of in model.reservations.values():
+        if of.claim is None:
+            continue
+        start, end = window_of(of)
+        for scope in of.claim.scopes:
+            for resource, amount in amounts(of.draft.claim).items():
+                expected[of.id, scope, resource] = (amount, start, end)
+    assert {row[:3]: row[3:] for row in rows} == expected
+
+
+def window_of(of: Booked) -> tuple[int, int | None]:
+    """Over which time a reservation holds quota, by its request and its state."""
+    duration_ms = of.draft.duration_seconds * 1000
+    if of.start is not None and of.end is not None:
+        return of.start, None if of.status == "releasing" else of.end
+    if of.draft.starts_at is not None:
+        return of.draft.starts_at, of.draft.starts_at + duration_ms
+    assert of.claim is not None
+    admitted = of.claim.start if "awaiting-confirmation" in of.past else of.draft.at
+    return admitted, admitted + of.draft.max_pending_seconds * 1000 + duration_ms
+
+
+def queue_is_who_waits(model: Model, rows: list[Row]) -> None:
+    assert [row[0] for row in rows] == [of.id for of in model.waiting()]
+
+
+def capacity_adds_up(model: Model, rows: Iterable[Any], now: int) -> None:
+    """By what is held at this instant, and by the sums that the answer must satisfy."""
+    (row,) = [row for row in rows if row.resource == "gpu"]
+    assert row.total == row.allocatable + row.unschedulable
+    assert row.allocatable == row.allocated + row.reserved + row.available
+    counts: Counter[str] = Counter()
+    for node_id, of in model.nodes.items():
+        for atom in of.devices:
+            counts[_use(model, node_id, of, atom, now)] += 1
+    assert row.total == counts.total()
+    assert (row.allocated, row.reserved, row.available) == (counts["allocated"], counts["reserved"], counts["free"])
+    assert row.unschedulable_allocated == counts["idle use"]
+
+
+def _use(model: Model, node_id: str, of: Machine, atom: str, now: int) -> str:
+    mine = [hold for hold in model.holds() if atom in hold.atoms]
+    held = [hold for hold in mine if model.held(hold, now, mine, atom)]
+    reserved = [hold for hold in held if hold.reservation_id is not None]
+    if not of.schedulable:
+        return "idle use" if reserved else "idle"
+    if held and not reserved:
+        return "maintenance"
+    if not held:
+        return "free"
+    return "allocated" if any(hold.bound for hold in reserved) else "reserved"
+
+
+def ends_come_after_starts(model: Model) -> None:
+    for of in model.reservations.values():
+        if of.status in BOOKED:
+            assert of.start is not None
+            assert of.end is not None
+            assert of.start < of.end
