@@ -192,7 +192,7 @@ class _Walk:
 
     def _waits(self, waiter: Waiter, alone: placement.Placement | placement.Refusal, own: Guard | None) -> Verdict:
         looked, guard = self._promise(waiter, own)
-        if guard is not None and (taken := self._preempt(waiter, guard)) is not None:
+        if (taken := self._preempt(waiter, guard, looked)) is not None:
             self._placed += self._book("placed", waiter.id, Guard(*taken.window, taken.placed.members))
             return Verdict(waiter.id, taken.placed, self._waiting, taken.window, taken)
         self._hold(waiter.id, guard)
@@ -205,16 +205,20 @@ class _Walk:
             reason, said = alone.reason, alone.message
         return Verdict(waiter.id, None, ahead, waiter.window, None, reason, said, guard, looked)
 
-    def _preempt(self, waiter: Waiter, guard: Guard) -> preemption.Preemption | None:
-        """Only where it would begin later otherwise, and not in every walk for one that is known to wait."""
+    def _preempt(self, waiter: Waiter, guard: Guard | None, looked: bool) -> preemption.Preemption | None:
+        """Only where it would begin later otherwise, and not in every walk for one that is known to wait.
+
+        One that fits nowhere even when all has ended is not helped by ending some.
+        """
         tried = waiter.planned and not self._seek
-        if self._notice is None or waiter.spot or tried or not self._preemptions or not self._pool.spots:
+        vain = guard is None and (waiter.movable or not looked)
+        if self._notice is None or waiter.spot or tried or vain or not self._preemptions or not self._pool.spots:
             return None
         start, until = waiter.window
         soonest = max(start, self._now + self._notice + self._pool.gap_ms)
         if waiter.movable:
             until += soonest - start
-        if guard.start <= soonest or soonest >= until:
+        if soonest >= until or (guard is not None and guard.start <= soonest):
             return None
         self._preemptions -= 1
         return preemption.find(self._pool, waiter.claim, (soonest, until), waiter.id, self._selectors)

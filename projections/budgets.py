@@ -152,6 +152,16 @@ def _extend(stream: str, event: reservation.Extended) -> Iterator[Statement]:
         yield _left(stream)
 
 
+def _cut(stream: str, ends_at: int) -> Iterator[Statement]:
+    """What is preempted commits no more than up to its new end."""
+    yield _lock([], [stream])
+    sql = """
+    UPDATE budget_claims SET during = int8range(lower(during), greatest(lower(during), %s))
+    WHERE reservation_id = %s AND upper(during) > %s
+    """
+    yield Statement(Phase.QUOTA, f"5{stream}", sql, (ends_at, stream, ends_at))
+
+
 def _settle(stream: str, at: int) -> Iterator[Statement]:
     """What it ran up to `at` is spent, day by day; what is to come stays committed."""
     yield _lock([], [stream])
@@ -207,6 +217,8 @@ def fold(recorded: Recorded) -> Iterator[Statement]:
             yield _place(stream, event)
         case reservation.Extended() as event:
             yield from _extend(stream, event)
+        case reservation.Preempted(ends_at=ends_at):
+            yield from _cut(stream, ends_at)
         case reservation.MemberLost(at=at):
             yield from _members(stream, -1, at)
         case reservation.MemberPlaced(starts_at=at):

@@ -70,6 +70,15 @@ def test_spot_that_runs_ends_after_its_notice_and_the_other_begins_there(plane: 
     assert set(held) == {(claim["startsAt"],)}, "its quota ends with its booking"
 
 
+def test_its_budget_is_given_back_from_its_new_end_on(plane: Plane) -> None:
+    pool_id, _ = fleet(plane, admission={"budgetCheck": "enforce"})
+    plane.root.ok("PUT", "/v1/budgets/tenant/globex", {"gpuHours": 100})
+    spot(plane, pool_id, durationSeconds=36_000)
+    assert plane.globex.ok("GET", "/v1/budgets/tenant/globex")["committedGpuHours"] == 10
+    assert plane.acme.reserve(pool_id).json()["state"] == "placed"
+    assert plane.globex.ok("GET", "/v1/budgets/tenant/globex")["committedGpuHours"] < 0.02
+
+
 def test_without_notice_it_is_torn_down_first_and_ends_as_preempted(plane: Plane) -> None:
     pool_id, (node_id,) = fleet(plane, spotNoticeSeconds=0)
     running = spot(plane, pool_id)
@@ -155,7 +164,9 @@ def test_of_two_who_want_the_same_spot_one_gets_it(plane: Plane) -> None:
     running = spot(plane, pool_id)
     with ThreadPoolExecutor(4) as threads:
         answers = list(threads.map(lambda n: plane.acme.reserve(pool_id, f"rival-{n}").json(), range(4)))
-    assert sorted(answer["state"] for answer in answers) == ["pending", "pending", "pending", "placed"]
+    while plane.rows("SELECT count(*)::int FROM pool_queue") != [(3,)]:
+        plane.wired.follower.wait(plane.wired.follower.position + 1, 0.02)
+    assert sorted(shown(plane.acme, answer)["state"] for answer in answers) == ["pending"] * 3 + ["placed"]
     assert names(plane, running).count("Preempted") == 1
 
 
