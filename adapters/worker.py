@@ -2,6 +2,7 @@
 
 import logging
 import time
+from bisect import bisect_right
 from collections.abc import Callable
 from contextlib import closing
 from functools import partial
@@ -40,7 +41,7 @@ SELECT reservation_id FROM pool_queue WHERE pool_id = %s AND NOT reservation_id 
 ORDER BY spot, priority DESC, since, reservation_id OFFSET %s LIMIT %s
 """
 _LACKING: LiteralString = """
-SELECT pool_id, id FROM reservations WHERE lacking > 0 AND NOT id = ANY(%s) ORDER BY pool_id, id LIMIT %s
+SELECT pool_id, id FROM reservations WHERE lacking > 0 AND NOT id = ANY(%s) ORDER BY pool_id, id
 """
 
 
@@ -61,6 +62,7 @@ class Worker:
         self._looked: dict[str, int] = {}
         self._places: dict[str, int] = {}
         self._replaced: dict[str, int] = {}
+        self._replaced_last = ("", "")
         self._ticks = 0
         self._monotonic = monotonic
         self._last: presence.Round | None = None
@@ -88,14 +90,19 @@ class Worker:
         self._last = replace(running, ended_s=self._monotonic())
 
     def _replace(self, fence: Fence) -> None:
-        """Members that gangs lost, before anything that waits: when something may have made room, as `_schedule`."""
+        """Members that gangs lost, before anything that waits: when something may have made room, as `_schedule`.
+
+        Where there are many, each round goes on behind the last: gangs that find no room must not hide the others.
+        """
         with self._pool.connection() as connection:
-            rows = connection.execute(_LACKING, (self._resting.ids(), AT_ONCE), prepare=True).fetchall()
+            rows = connection.execute(_LACKING, (self._resting.ids(),), prepare=True).fetchall()
         changes = {pool_id: self._calendars.changes(pool_id) for pool_id, _ in rows}
         idle_look = self._ticks % IDLE_LOOK_TICKS == 0
-        for pool_id, reservation_id in rows:
-            if idle_look or self._replaced.get(pool_id) != changes[pool_id]:
-                self._controller.one(partial(replacing.step, self._ports, reservation_id, fence), reservation_id)
+        wanted = [row for row in rows if idle_look or self._replaced.get(row[0]) != changes[row[0]]]
+        behind = bisect_right(wanted, self._replaced_last)
+        for pool_id, reservation_id in (wanted[behind:] + wanted[:behind])[:AT_ONCE]:
+            self._controller.one(partial(replacing.step, self._ports, reservation_id, fence), reservation_id)
+            self._replaced_last = (pool_id, reservation_id)
         self._replaced = changes
 
     def _schedule(self, fence: Fence) -> None:
@@ -109,6 +116,8 @@ class Worker:
         idle_look = self._ticks % IDLE_LOOK_TICKS == 0
         for pool_id, length in lengths:
             changes = self._calendars.changes(pool_id)
+            if not idle_look and self._replaced.get(pool_id, changes) != changes:
+                continue  # room that came after `_replace` looked: the next round shows it to the gangs first
             place = self._places.get(pool_id, 0)
             if idle_look or place or self._looked.get(pool_id) != changes:
                 self._walk(pool_id, place, fence, seek=idle_look)

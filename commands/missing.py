@@ -29,6 +29,12 @@ def told(
     return changes
 
 
+def already(spec: node.State, atoms: Collection[str]) -> set[str]:
+    """Those of these atoms that the node was missing before anybody was bound to them."""
+    named = (one.names for one in spec.conditions if one.type == hardware.BOOKED_MISSING)
+    return {name for names in named for name in names} & set(atoms)
+
+
 def _news(loaded: Loaded, node_id: str, gone: Collection[str], now: int) -> list[reservation.Events]:
     state: reservation.State = loaded.state
     here = members.on(state, node_id)

@@ -2,15 +2,19 @@
 
 from collections.abc import Sequence
 
-from domain import errors, extension
-from domain.operation import Answer, KnownListing, Operation, Page
+from domain import errors, extension, ids
+from domain.operation import Answer, Known, KnownListing, Operation, Page
 from queries import past
-from queries.reading import Reader, filters, may_get
+from queries.reading import Reader, filters, may_get, one
 
 
 class List(KnownListing, frozen=True, kw_only=True):
     reservation_id: str | None = None
     state: extension.Status | None = None
+
+
+class Get(Known, frozen=True, kw_only=True):
+    id: str
 
 
 ROWS = past.rows(
@@ -35,6 +39,17 @@ def _of_what_it_may_get(read: Reader, ids: Sequence[str]) -> frozenset[str]:
     return frozenset(id for id, reservation_id in of.items() if reservation_id in visible)
 
 
+def get(query: Get, read: Reader) -> Answer:
+    """An extension is seen by whoever may see its reservation."""
+    known = read.load(ids.parse("ext", query.id))
+    draft = known.state.draft
+    of = read.resolve("compute-reservation", draft.reservation_id) if draft else None
+    if of is None:
+        raise read.unseen("extension", query.id, "id")
+    read.decide(of)
+    return one(read, query.id, extension.view)
+
+
 OPERATIONS = (
     Operation(
         name="extensions.list",
@@ -47,5 +62,17 @@ OPERATIONS = (
         summary="List the extensions of your tenant's reservations, the refused ones too",
         refusals=(errors.AccessDenied, errors.ProjectionBehind, errors.HistoryPruned),
         columns=("id", "reservationId", "state", "stateReason", "formerEndsAt", "endsAt"),
+    ),
+    Operation(
+        name="extensions.get",
+        verb="GET",
+        path="/v1/extensions/{id}",
+        request=Get,
+        response=extension.View,
+        on=("compute-reservation/{reservationId}",),
+        decided_inside=True,
+        handle=get,
+        summary="Show an extension, applied or refused",
+        refusals=(errors.AccessDenied, errors.NotFound, errors.ProjectionBehind, errors.HistoryPruned),
     ),
 )

@@ -176,6 +176,7 @@ REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
     "reservations.extend": ("/v1/reservations/{leased}/extend", {"endsAt": LATER + 3_600_000}),
     "extensions.list": ("/v1/extensions", {}),
     "allocations.list": ("/v1/allocations", {}),
+    "extensions.get": ("/v1/extensions/{extension}", {}),
     "bookings.list": ("/v1/bookings", {}),
     "usage.list": ("/v1/usage", {}),
     "leases.list": ("/v1/leases", {}),
@@ -202,6 +203,13 @@ def awaiting(plane: Plane, like: str, starts_at: int | None = None) -> str:
     meta = Meta(f"identity:{draft.tenant_id}/{draft.identity_id}")
     plane.store.append(Append((Change(reservation_id, 0, (draft, awaited)),), meta))
     return reservation_id
+
+
+def extended(plane: Plane, reservation_id: str) -> str:
+    """An extension of a reservation of acme's administrator."""
+    key, ends_at = fresh(), plane.store.load(reservation_id).state.ends_at + 1
+    plane.acme.ok("POST", f"/v1/reservations/{reservation_id}/extend", {"endsAt": ends_at}, Idempotency_Key=key)
+    return ids.derive("ext", "acme", "acme", key)
 
 
 def things(plane: Plane) -> dict[str, str]:
@@ -233,6 +241,7 @@ def things(plane: Plane) -> dict[str, str]:
         "leased": leased,
         "bound": bound,
         "awaiting": awaiting(plane, leased),
+        "extension": extended(plane, leased),
         "evicted": plane.acme.reserve(pool_id, startsAt=plane.store.now() + 10**7).json()["id"],
         "project": plane.project(),
         "spare_project": plane.project("spare"),

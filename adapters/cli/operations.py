@@ -45,6 +45,7 @@ _COMMAND: Final = Wait("commands.get", "succeeded", node_command.FINAL, "status"
 WAITS: Final = {
     "reservations.create": _RESERVATION,
     "reservations.get": _RESERVATION,
+    "reservations.confirm": _RESERVATION,
     "commands.issue": _COMMAND,
     "commands.get": _COMMAND,
 }

@@ -180,15 +180,19 @@ class CatalogReader:
 
     def following(self, reservation_id: str, since: int, until: int) -> list[Following]:
         sql: LiteralString = """
-        SELECT other.reservation_id, min(lower(other.during)) FROM device_bookings AS mine
-        JOIN device_bookings AS other
-          ON other.device_id = mine.device_id OR (other.node_id = mine.node_id AND other.reservation_id IS NULL)
-        WHERE mine.reservation_id = %s AND NOT mine.ended AND other.reservation_id IS DISTINCT FROM mine.reservation_id
-          AND other.during && int8range(%s, %s)
+        WITH mine AS (SELECT device_id, node_id FROM device_bookings WHERE reservation_id = %s AND NOT ended)
+        SELECT reservation_id, min(lower(during)) FROM (
+            SELECT other.reservation_id, other.during FROM mine JOIN device_bookings AS other USING (device_id)
+            WHERE other.reservation_id <> %s
+            UNION ALL
+            SELECT NULL, planned.during FROM device_bookings AS planned
+            WHERE planned.reservation_id IS NULL AND planned.node_id IN (SELECT node_id FROM mine)
+        ) AS ahead
+        WHERE during && int8range(%s, %s)
         GROUP BY 1 ORDER BY 2, 1 LIMIT 20
         """
         with self._pool.connection() as connection:
-            rows = connection.execute(sql, (reservation_id, since, until), prepare=True).fetchall()
+            rows = connection.execute(sql, (reservation_id, reservation_id, since, until), prepare=True).fetchall()
         return [Following(*row) for row in rows]
 
     def waiting(self, pool_id: str) -> bool:

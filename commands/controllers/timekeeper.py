@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
-from commands import ending, members
+from commands import ending, members, missing
 from commands.acting import act, following
 from commands.ports import Loaded, Store
 from domain import node, node_spec, pool, reservation, reservation_terms
@@ -86,6 +86,7 @@ def _bind(store: Store, reservation_id: str, loaded: Loaded, now: int) -> list[C
     assert state.draft is not None
     generations: dict[str, int] = {}
     told: list[Change] = []
+    gone: set[str] = set()
     for allocation in state.allocations:
         on_node = store.load(allocation.node_id)
         spec: node.State = on_node.state
@@ -93,7 +94,8 @@ def _bind(store: Store, reservation_id: str, loaded: Loaded, now: int) -> list[C
         added = node_spec.Allocation(allocation.id, reservation_id, allocation.cdi_devices)
         event = node.SpecChanged(generation=generation, added=(added,))
         told.append(Change(allocation.node_id, on_node.version, (event,)))
+        gone |= missing.already(spec, allocation.atoms)
     of: pool.State = store.load(state.draft.pool_id).state
     waits_for = "AtomNotReleased" if store.blockers(reservation_id) else None
     started = reservation.BindingStarted(generations, now, now + of.policy.bind_timeout * 1000, waits_for)
-    return [Change(reservation_id, loaded.version, (started,)), *told]
+    return [Change(reservation_id, loaded.version, (started, *members.lacks(state, gone, now))), *told]

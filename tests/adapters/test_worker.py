@@ -15,8 +15,8 @@ from adapters.postgres.leases import LOOK_S, TTL_S
 from adapters.postgres.runner import Runner
 from adapters.worker import Worker
 from commands.ports import Ports
-from domain import clock, errors, reservation, tenant
-from domain.event import Append
+from domain import clock, errors, node, reservation, tenant
+from domain.event import Append, Fence
 from facts import Facts, facts, new_id
 from naive import feed
 from projections import table
@@ -290,3 +290,71 @@ def test_nobody_loses_a_lease_to_an_outage_of_the_controller(house: House) -> No
     house.look()
     running.tick()
     assert house.status(leased) == "active"
+
+
+def lacking_gang(house: House, other: str, atoms: list[str], gpus: slice) -> str:
+    """It had these GPUs on the house's node and on another, which is lost."""
+    given, start = house.given, int(time.time() * 1000) - 1000
+    parts = [
+        given.placed(house.pool_id, node_id, of[gpus], start, start + HOUR)
+        for node_id, of in ((house.node_id, house.atoms), (other, atoms))
+    ]
+    made = given.place(replace(parts[0], allocations=tuple(part.allocations[0] for part in parts)))
+    given.bind(made, start)
+    given.append(made, reservation.MemberLost(parts[1].allocations[0].id, other, "NodeLost", start + 1))
+    return made
+
+
+def nodes_of(house: House, reservation_id: str) -> list[str]:
+    return [one.node_id for one in house.given.store.load(reservation_id).state.allocations]
+
+
+def test_gangs_that_find_no_room_do_not_hide_one_that_does(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "AT_ONCE", 1)
+    monkeypatch.setattr(worker, "IDLE_LOOK_TICKS", 1)
+    other, atoms = house.given.node(house.pool_id, 4)
+    large, small = (lacking_gang(house, other, atoms, gpus) for gpus in (slice(1, 4), slice(0, 1)))
+    house.given.append(other, node.SchedulabilityChanged({"NotConnected": 1}))
+    spare, _ = house.given.node(house.pool_id, 1)
+    house.look()
+    running = house.worker("a")
+    for _ in range(2):
+        running.tick()
+        house.look()
+    assert (nodes_of(house, large), nodes_of(house, small)) == ([house.node_id], [house.node_id, spare])
+
+
+def test_a_gang_that_lacks_a_member_goes_before_what_waits(house: House) -> None:
+    other, atoms = house.given.node(house.pool_id, 4)
+    gang = lacking_gang(house, other, atoms, slice(0, 4))
+    house.given.append(other, node.SchedulabilityChanged({"NotConnected": 1}))
+    now = int(time.time() * 1000)
+    waiting = house.given.queue(house.pool_id, None, 4, now, now + 2 * HOUR)
+    spare, _ = house.given.node(house.pool_id, 4)
+    house.look()
+    house.worker("a").tick()
+    assert (nodes_of(house, gang), house.status(waiting)) == ([house.node_id, spare], "pending")
+
+
+def test_room_that_comes_between_is_shown_to_the_gang_first(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    other, atoms = house.given.node(house.pool_id, 4)
+    gang = lacking_gang(house, other, atoms, slice(0, 4))
+    house.given.append(other, node.SchedulabilityChanged({"NotConnected": 1}))
+    now = int(time.time() * 1000)
+    waiting = house.given.queue(house.pool_id, None, 4, now, now + 2 * HOUR)
+    house.look()
+    running = house.worker("a")
+    looked = running._replace
+
+    def and_then_room_comes(fence: Fence) -> None:
+        looked(fence)
+        if not spares:
+            spares.append(house.given.node(house.pool_id, 4)[0])
+            house.look()
+
+    spares: list[str] = []
+    monkeypatch.setattr(running, "_replace", and_then_room_comes)
+    running.tick()
+    assert house.status(waiting) == "pending"
+    running.tick()
+    assert (nodes_of(house, gang), house.status(waiting)) == ([house.node_id, *spares], "pending")

@@ -48,7 +48,16 @@ def test_what_has_a_past_is_declared_and_says_what_it_refuses() -> None:
         "extensions.list",
         "projects.list",
     ]
-    gets = ["sites.get", "pools.get", "nodes.get", "nodes.inventory", "nodes.spec", "nodes.devices", "projects.get"]
+    gets = [
+        "sites.get",
+        "pools.get",
+        "nodes.get",
+        "nodes.inventory",
+        "nodes.spec",
+        "nodes.devices",
+        "projects.get",
+        "extensions.get",
+    ]
     assert sorted([*lists, *gets, "reservations.list", "reservations.get", "commands.list", "commands.get"]) == PAST
     for name in PAST:
         assert {errors.HistoryPruned, errors.ProjectionBehind} <= set(OPERATIONS[name].refusals), name

@@ -214,8 +214,10 @@ def test_a_policy_reads_the_new_total_and_a_refused_extension_is_kept(plane: Pla
     again = extend(plane.acme, made, made["startsAt"] + 2 * HOUR + 1, "over")
     assert {**again.json(), "requestId": ""} == {**refused.json(), "requestId": ""}
     assert extend(plane.acme, made, made["startsAt"] + 2 * HOUR, "within").status_code == 200
-    (denied,) = [e for e in plane.events(refused.json()["extensionId"]) if e.__class__.__name__ == "Denied"]
-    assert denied.reason == "AccessDenied"
+    story = plane.acme.ok("GET", f"/v1/audit/streams/{refused.json()['extensionId']}")
+    assert [item["type"] for item in story["items"]] == ["extension.drafted.1", "extension.denied.1"]
+    shown = plane.acme.ok("GET", f"/v1/extensions/{refused.json()['extensionId']}")
+    assert (shown["state"], shown["stateReason"], shown["reservationId"]) == ("denied", "AccessDenied", made["id"])
 
 
 def test_if_match_is_of_the_reservation(plane: Plane) -> None:

@@ -176,9 +176,13 @@ def test_a_booked_card_that_is_gone_is_named_and_its_booking_stays(plane: Plane,
     plane.settle()
     booked = plane.root.ok("GET", f"/v1/bookings?nodeId={node_id}")["items"]
     assert gone in {b["deviceId"] for b in booked}
+    if not starts_in_ms:
+        bound = plane.until(plane.acme, made["id"], "binding")
+        assert bound["degraded"] == "DeviceMissing", "whether it was bound before or after"
     assert plane.acme.ok("GET", f"/v1/reservations/{made['id']}")["state"] != "failed"
     report(plane, node_id, found)
     assert conditions(plane, node_id) == {}
+    assert plane.acme.ok("GET", f"/v1/reservations/{made['id']}")["degraded"] is None
 
 
 def test_a_missing_card_that_nobody_has_booked_any_more_is_named_no_more(plane: Plane) -> None:

@@ -81,6 +81,7 @@ EXPECTED: dict[str, str] = {
     "reservations.extend": "401 401 404 403 404 200 404 404",
     "extensions.list": READ,
     "allocations.list": READ,
+    "extensions.get": "401 401 404 403 404 200 404 404",
     "bookings.list": READ,
     "usage.list": READ,
     "leases.list": "401 401 403 403 200 403 200 200",
