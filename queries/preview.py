@@ -7,16 +7,15 @@ from typing import Annotated, Final, Literal
 
 from msgspec import Meta, Struct
 
-from domain import asking, budget, claim, errors, ids, offering, placement, pool, quota, reservation
+from domain import asking, budget, claim, errors, ids, offering, pool, quota, reservation
 from domain.access import Foresight, Resource
-from domain.calendar import Calendar
 from domain.operation import Answer, Operation
-from queries import obstacles, quota_peaks
+from queries import fitting, obstacles, quota_peaks
+from queries.fitting import Fit, Member
 from queries.obstacles import Obstacle
 from queries.quota_peaks import Peak
 from queries.reading import Reader
 
-EARLIEST_WITHIN_MS: Final = 366 * 86_400_000
 CREATE: Final = "compute:reservations:create"
 
 State = Literal["placed", "pending", "awaiting-confirmation", "denied", "expired"]
@@ -29,15 +28,6 @@ class Preview(asking.Asking, frozen=True, kw_only=True):
     quotas: Annotated[
         dict[offering.Resource, offering.Amount], Meta(description="limits that stand for those of every quota")
     ] = {}
-
-
-class Member(Struct, frozen=True, rename="camel"):
-    """One node of the gang and what the claim would have there."""
-
-    node_id: str
-    node_name: str
-    atoms: tuple[str, ...]
-    scalars: dict[str, int]
 
 
 class Spending(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -53,7 +43,8 @@ class Previewed(Struct, frozen=True, kw_only=True, rename="camel"):
     """What a create would answer now: `state` and `stateReason`, and why; instants in epoch ms.
 
     `placement` is where the claim fits in `[startsAt, endsAt)`, empty where it does not; a create may take another of
-    equal nodes. `earliestStart` is the first instant within a year at which it would fit if nothing new came.
+    equal nodes. `earliestStart` is the first instant within a year at which it would begin if nothing new came.
+    `preempts` is how many spot reservations would give way to it.
     """
 
     state: State
@@ -62,6 +53,7 @@ class Previewed(Struct, frozen=True, kw_only=True, rename="camel"):
     starts_at: int | None
     ends_at: int | None
     earliest_start: int | None
+    preempts: int
     decision: Literal["allowed", "denied", "unknown"]
     decision_reason: str
     gpu_count: int
@@ -70,39 +62,28 @@ class Previewed(Struct, frozen=True, kw_only=True, rename="camel"):
     obstacles: tuple[Obstacle, ...]
 
 
-class _Fit(Struct, frozen=True):
-    """What the pool's calendar says of a claim."""
-
-    members: tuple[Member, ...]
-    earliest: int | None
-    refusal: str | None
-
-
 _OFFER = """
 SELECT offer_id, priority FROM catalog_offers
 JOIN tenant_line(%s) AS line ON line.id = catalog_offers.tenant_id
 WHERE pool_id = %s AND (line.depth = 0 OR include_descendants)
 ORDER BY line.depth LIMIT 1
 """
-_AHEAD = """
-SELECT count(*)::int FROM pool_queue WHERE pool_id = %s AND (spot, -priority, since) < (%s, %s, %s)
-"""
 
 
 class _What(Struct, frozen=True):
-    """The draft that the request makes, in a pool, and whether the caller owns that."""
+    """The draft that the request makes, the id it is looked at under, its pool, and how the caller comes by that."""
 
     draft: reservation.Drafted
+    seed: str
     of: pool.State
+    offer_id: str | None
     owner: bool
 
 
 class _Found(Struct, frozen=True, kw_only=True):
     """All that a create would find out; `over` is the budget that is exceeded and checked."""
 
-    fit: _Fit
-    window: asking.Window
-    ahead: int
+    fit: Fit
     peaks: tuple[Peak, ...]
     accounts: tuple[budget.Account, ...]
     over: budget.Exceeded | None
@@ -113,13 +94,19 @@ def preview(query: Preview, read: Reader) -> Answer:
     of: pool.State = read.load(query.pool_id).state
     asking.check(query, of, read.now, read.ahead.selectors)
     _must_be_seen(query, read)
-    seed = ids.derive("rsv", read.session.tenant_id, read.session.identity_id, "preview")
+    me = read.session.tenant_id
+    owner = of.owner_tenant_id == me
+    offer = None if owner else read.connection.execute(_OFFER, (me, query.pool_id)).fetchone()
+    offer_id, priority = offer or (None, 0)
+    ahead, queue = fitting.ahead(read, query.pool_id, spot=query.spot, priority=priority)
+    seed = ids.derive("rsv", me, read.session.identity_id, "preview")
     with read.ahead.calendar(query.pool_id) as known:
         largest = max((entry.node.gpus for entry in known.entries.values()), default=0)
         draft = asking.draft(query, of, read.session, read.now, largest)
-        fit = _fit(known, draft, seed, frozenset(query.without), read)
-    what = _What(draft, of, of.owner_tenant_id == read.session.tenant_id)
-    return Answer(body=_answer(query, what, _find(query, what, fit, seed, read), read), position=read.position)
+        place = fitting.Place(draft=draft, seed=seed, ahead=ahead, queue=queue, without=query.without)
+        fit = fitting.fit(read, known, place, of)
+    what = _What(draft, seed, of, offer_id, owner)
+    return Answer(body=_answer(query, what, _find(query, what, fit, read), read), position=read.position)
 
 
 def _must_be_seen(query: Preview, read: Reader) -> None:
@@ -135,37 +122,18 @@ def _must_be_seen(query: Preview, read: Reader) -> None:
             raise read.unseen("compute-node", node_id, f"without[{index}]")
 
 
-def _fit(known: Calendar, draft: reservation.Drafted, seed: str, without: frozenset[str], read: Reader) -> _Fit:
-    start, end = asking.at_once(draft, read.now)
-    selectors = read.ahead.selectors
-    found = placement.place(known, draft.claim, (start, end), seed, selectors, without)
-    if isinstance(found, placement.Refusal):
-        last = start + EARLIEST_WITHIN_MS
-        earliest = placement.earliest_start(known, draft.claim, end - start, start, last, selectors, without)
-        return _Fit((), earliest, found.message)
-    members = tuple(
-        Member(one.node_id, known.entries[one.node_id].node.name, one.atoms, dict(one.scalars)) for one in found.members
-    )
-    return _Fit(members, start, None)
-
-
-def _find(query: Preview, what: _What, fit: _Fit, seed: str, read: Reader) -> _Found:
+def _find(query: Preview, what: _What, fit: Fit, read: Reader) -> _Found:
     draft, me = what.draft, read.session.tenant_id
-    offer = None if what.owner else read.connection.execute(_OFFER, (me, query.pool_id)).fetchone()
-    offer_id, priority = offer or (None, 0)
-    ahead = _ahead(read, draft, priority)
-    at_once = asking.at_once(draft, read.now)
-    window = at_once if fit.members and not ahead else asking.waiting(draft, read.now)[0]
+    window = fit.window if fit.reason is None else asking.waiting(draft, read.now)[0]
     own = quota.scopes(me, query.project_id)
-    scopes = [*filter(None, [offer_id]), *own]
+    scopes = [*filter(None, [what.offer_id]), *own]
     attributes = reservation.attributes(draft)
-    resource = Resource("compute-reservation", seed, me, attributes, "compute-pool", query.pool_id)
+    resource = Resource("compute-reservation", what.seed, me, attributes, "compute-pool", query.pool_id)
     accounts = tuple(read.ahead.accounts(own))
     checked = what.of.policy.admission.budget_check != "off"
+    at_once = asking.at_once(draft, read.now)
     return _Found(
         fit=fit,
-        window=at_once,
-        ahead=ahead,
         peaks=quota_peaks.peaks(read, scopes, claim.resources(draft.claim), window, query.quotas),
         accounts=accounts,
         over=budget.exceeded(accounts, draft.gpu_count, at_once) if checked else None,
@@ -175,19 +143,20 @@ def _find(query: Preview, what: _What, fit: _Fit, seed: str, read: Reader) -> _F
 
 def _answer(query: Preview, what: _What, found: _Found, read: Reader) -> Previewed:
     state, reason = _state(what, found, read)
-    fits = bool(found.fit.members)
+    fits = found.fit.reason is None
     return Previewed(
         state=state,
         state_reason=reason,
         placement=found.fit.members,
-        starts_at=found.window[0] if fits else None,
-        ends_at=found.window[1] if fits else None,
+        starts_at=found.fit.window[0] if fits else None,
+        ends_at=found.fit.window[1] if fits else None,
         earliest_start=found.fit.earliest,
+        preempts=found.fit.preempts,
         decision=found.foreseen.verdict,
         decision_reason=found.foreseen.reason,
         gpu_count=what.draft.gpu_count,
         quota=found.peaks,
-        budget=tuple(_spending(account, what, found.window) for account in found.accounts),
+        budget=tuple(_spending(account, what, found.fit.window) for account in found.accounts),
         obstacles=_obstacles(query, what, found, read),
     )
 
@@ -206,19 +175,14 @@ def _obstacles(query: Preview, what: _What, found: _Found, read: Reader) -> tupl
         *obstacles.of_decision(found.foreseen, CREATE),
         *obstacles.of_budget(found.over),
         *obstacles.of_quota(found.peaks),
-        *obstacles.of_queue(found.ahead),
     ]
-    if found.fit.refusal is not None:
+    if found.fit.reason == "QueueAhead":
+        known += obstacles.of_queue(found.fit.ahead)
+    if found.fit.reason == "NoCapacity":
         gap_ms = what.of.policy.cleaning_seconds * 1000
-        window = (found.window[0] - gap_ms, found.window[1] + gap_ms)
-        known += obstacles.of_capacity(read, what.draft, window, found.fit.refusal, query.without, owner=what.owner)
+        window = (found.fit.window[0] - gap_ms, found.fit.window[1] + gap_ms)
+        known += obstacles.of_capacity(read, what.draft, window, found.fit.said, query.without, owner=what.owner)
     return tuple(known)
-
-
-def _ahead(read: Reader, draft: reservation.Drafted, priority: int) -> int:
-    """How many of the pool's queue a create would find before it."""
-    row = read.connection.execute(_AHEAD, (draft.pool_id, draft.spot, -priority, draft.at)).fetchone()
-    return int(row[0]) if row else 0
 
 
 def _state(what: _What, found: _Found, read: Reader) -> tuple[State, str | None]:
@@ -229,9 +193,7 @@ def _state(what: _What, found: _Found, read: Reader) -> tuple[State, str | None]
     if found.over is not None:
         confirms = what.of.policy.admission.budget_check == "confirm"
         return ("awaiting-confirmation", "OverBudget") if confirms else ("denied", "BudgetExceeded")
-    reason = None
-    if found.ahead or not found.fit.members:
-        reason = "QueueAhead" if found.fit.members else "NoCapacity"
+    reason = found.fit.reason
     if reason is not None and what.draft.max_pending_seconds == 0:
         return "expired", reason
     if any(peak.over for peak in found.peaks):

@@ -97,7 +97,7 @@ def test_a_full_pool_says_when_and_names_what_the_caller_may_see(plane: Plane) -
     assert mine["id"] not in str(user)
 
 
-def test_planned_maintenance_and_what_waits_before_it_stand_in_the_way(plane: Plane) -> None:
+def test_planned_maintenance_stands_in_the_way(plane: Plane) -> None:
     pool_id, (node_id,) = plane.fleet()
     start = plane.store.now() + HOUR
     plan = {"on": True, "reason": "bios", "from": start, "until": start + HOUR}
@@ -107,14 +107,6 @@ def test_planned_maintenance_and_what_waits_before_it_stand_in_the_way(plane: Pl
     maintenance = shown["obstacles"][1]
     assert (maintenance["from"], maintenance["until"], maintenance["devices"]) == (start, start + HOUR, 8)
     assert shown["earliestStart"] == start + HOUR
-    plane.offer(pool_id, gpu=99)
-    plane.acme.reserve(pool_id, devices=gpus(8), durationSeconds=600)
-    assert plane.acme.reserve(pool_id, devices=gpus(8), durationSeconds=600).json()["state"] == "pending"
-    behind = look(plane, plane.acme, pool_id, startsAt=start + HOUR)
-    assert (behind["state"], behind["stateReason"]) == ("pending", "QueueAhead")
-    assert kinds(behind) == ["queue"]
-    never = look(plane, plane.acme, pool_id, startsAt=start + HOUR, maxPendingSeconds=0)
-    assert (never["state"], never["stateReason"]) == ("expired", "QueueAhead")
 
 
 def test_a_quota_in_the_way_says_its_limit_its_peak_and_when(plane: Plane) -> None:
@@ -166,7 +158,9 @@ def test_what_if_a_node_were_not_there_only_its_owner_asks(plane: Plane) -> None
     assert [member["nodeId"] for member in without["placement"]] == [second]
     gang = look(plane, plane.root, pool_id, devices=gpus(8), nodes=2, without=[first])
     assert (gang["state"], gang["earliestStart"]) == ("pending", None)
-    assert "left out" in gang["obstacles"][0]["message"]
+    assert gang["obstacles"][0]["message"] == "2 nodes asked, 1 fit"
+    again = look(plane, plane.root, pool_id, devices=gpus(8), nodes=2)
+    assert again["placement"] == shown["placement"], "it was but a question"
     foreign = ask(plane.acme, pool_id, without=[first])
     assert (foreign.status_code, foreign.json()["errors"][0]["field"]) == (404, "without[0]")
     wrong = ask(plane.root, pool_id, without=[pool_id])
@@ -213,15 +207,41 @@ def test_a_pool_that_is_not_offered_is_not_there(plane: Plane) -> None:
     assert (answer.status_code, answer.json()["errors"][0]["field"]) == (404, "poolId")
 
 
-def test_a_budget_is_in_the_way_where_the_pool_enforces_it(plane: Plane) -> None:
+def test_a_budget_is_in_the_way_as_the_pool_says(plane: Plane) -> None:
     pool_id, _ = plane.fleet()
     plane.root.ok("PUT", "/v1/budgets/tenant/acme", {"gpuHours": 3})
     spending = [{"kind": "tenant", "gpuHours": 3.0, "leftGpuHours": 3.0, "neededGpuHours": 4.0}]
     for check, expected in {
         "off": ("placed", None),
+        "confirm": ("awaiting-confirmation", "OverBudget"),
         "enforce": ("denied", "BudgetExceeded"),
     }.items():
         plane.root.ok("PATCH", f"/v1/pools/{pool_id}", {"policy": {"admission": {"budgetCheck": check}}})
         shown = look(plane, plane.acme, pool_id, devices=gpus(4))
         assert (shown["state"], shown["stateReason"], shown["budget"]) == (*expected, spending)
         assert kinds(shown) == ["budget"] * (check != "off")
+
+
+def test_whoever_delays_nobody_ahead_would_pass(plane: Plane) -> None:
+    pool_id, _ = plane.fleet(quota=99)
+    plane.acme.reserve(pool_id, devices=gpus(6), durationSeconds=1800)
+    waiting = plane.acme.reserve(pool_id, devices=gpus(8), durationSeconds=3600).json()
+    assert waiting["state"] == "pending"
+    short = look(plane, plane.acme, pool_id, devices=gpus(2), durationSeconds=600)
+    assert (short["state"], short["obstacles"]) == ("placed", [])
+    long = look(plane, plane.acme, pool_id, devices=gpus(2), durationSeconds=3600)
+    assert (long["state"], long["stateReason"], kinds(long)) == ("pending", "QueueAhead", ["queue"])
+    assert long["earliestStart"] >= waiting["earliestStart"] + HOUR
+    never = look(plane, plane.acme, pool_id, devices=gpus(2), durationSeconds=3600, maxPendingSeconds=0)
+    assert (never["state"], never["stateReason"]) == ("expired", "QueueAhead")
+    assert plane.acme.reserve(pool_id, devices=gpus(2), durationSeconds=600).json()["state"] in ("placed", "binding")
+
+
+def test_spot_that_would_give_way_is_counted_and_not_in_the_way(plane: Plane) -> None:
+    pool_id, _ = plane.fleet(quota=99)
+    plane.activate(plane.acme, plane.acme.reserve(pool_id, devices=gpus(8), spot=True).json()["id"])
+    position = plane.settle()
+    shown = look(plane, plane.acme, pool_id, devices=gpus(4))
+    assert (shown["state"], shown["preempts"]) == ("placed", 1)
+    assert shown["startsAt"] > plane.store.now(), "after the notice"
+    assert plane.head() == position
