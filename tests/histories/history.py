@@ -158,7 +158,7 @@ class History:
     def _check_capacity(self) -> None:
         self.project()
         answer = self.processes[0].ask("capacity.list", session(ROOT), pool_id=self.fleet.pool_id)
-        invariants.capacity_adds_up(self.model, answer.body.items, self.clock.now)
+        invariants.capacity_adds_up(self.model, answer.body.items, self.clock.now, self.clock.latest)
 
     def check_end(self, *, audited: bool) -> None:
         """All that is kept is what the log says: the calendar of a new process and, `audited`, every table."""
