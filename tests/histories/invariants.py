@@ -23,7 +23,7 @@ Row = tuple[Any, ...]
 
 
 def of_event(model: Model, recorded: Recorded, gap_ms: int) -> None:
-    """What must hold at this very position of the log."""
+    """What must hold once the append that brought the event is in the log."""
     of = model.reservations.get(recorded.stream)
     if of is None:
         return
