@@ -1,40 +1,36 @@
 """`python -m histories`: random histories, ever new ones, for so many minutes; the first that shows a fault ends it."""
 
 import argparse
+import itertools
 import time
 
 import psycopg
-from hypothesis import HealthCheck, Phase, settings
-from hypothesis.stateful import run_state_machine_as_test
 
 import conftest
+from histories import driver
 from histories.history import on_database
 from histories.machine import Histories
 
-ROUND = settings(
-    max_examples=10,
-    stateful_step_count=50,
-    deadline=None,
-    database=None,
-    suppress_health_check=list(HealthCheck),
-    phases=(Phase.generate, Phase.shrink),
-)
+LENGTH = 80
+AUDITED_EVERY = 5
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=10)
-    until = time.monotonic() + parser.parse_args().minutes * 60
+    parser.add_argument("--seed", type=int, default=1000, help="of the first history")
+    asked = parser.parse_args()
+    until, first = time.monotonic() + asked.minutes * 60, asked.seed
     cluster = conftest.Cluster()
     try:
         dsn = conftest.prepared(cluster.dsn())
         with psycopg.connect(dsn) as janitor, on_database(dsn, lambda: conftest.emptied_by(janitor)) as begin:
             made = type("OnDatabase", (Histories,), {"begin": staticmethod(begin)})
-            rounds = 0
-            while time.monotonic() < until:
-                run_state_machine_as_test(made, settings=ROUND)
-                rounds += 1
-                print(f"{rounds * ROUND.max_examples} histories, every invariant held", flush=True)
+            for seed in itertools.count(first):
+                if time.monotonic() > until:
+                    return
+                driver.run(made(), seed, LENGTH, audited=seed % AUDITED_EVERY == 0)
+                print(f"seed {seed}: every invariant held", flush=True)
     finally:
         cluster.stop()
 

@@ -52,7 +52,7 @@ class Fleet:
         store.append(Append((*tree, *places), META))
         offers = [
             Change(new_id("poff"), 0, (offering.Offered(self.pool_id, ROOT, id, quota, priority, True, now),))
-            for id, quota, priority in (("acme", {"gpu": 6, "vcpu": 12}, 0), ("globex", {"gpu": 4, "vcpu": 8}, 5))
+            for id, quota, priority in (("acme", {"gpu": 12, "vcpu": 24}, 0), ("globex", {"gpu": 8, "vcpu": 16}, 5))
         ]
         self.project_id = new_id("prj")
         offers.append(Change(self.project_id, 0, (project.Created("one", "acme", {}, now),)))

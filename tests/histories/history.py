@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import groupby
 from typing import Any, Final, LiteralString
 
 import psycopg
@@ -121,11 +122,14 @@ class History:
             self._runner.apply(found)
 
     def note(self) -> list[Any]:
-        """Bring the model to the log's end, looking at each event as it comes."""
+        """Bring the model to the log's end, looking at each append as it comes: all of it happened at once."""
         found = read(self._reads, self._seen)
-        for recorded in found:
-            self.model.take(recorded)
-            invariants.of_event(self.model, recorded, self.gap_ms)
+        for _, append in groupby(found, key=lambda recorded: recorded.part.append):
+            events = list(append)
+            for recorded in events:
+                self.model.take(recorded)
+            for recorded in events:
+                invariants.of_event(self.model, recorded, self.gap_ms)
         return found
 
     def check(self) -> None:
@@ -158,7 +162,7 @@ class History:
     def _check_capacity(self) -> None:
         self.project()
         answer = self.processes[0].ask("capacity.list", session(ROOT), pool_id=self.fleet.pool_id)
-        invariants.capacity_adds_up(self.model, answer.body.items, self.clock.now)
+        invariants.capacity_adds_up(self.model, answer.body.items, self.clock.now, self.clock.latest)
 
     def check_end(self, *, audited: bool) -> None:
         """All that is kept is what the log says: the calendar of a new process and, `audited`, every table."""
