@@ -85,7 +85,8 @@ def written(plane: Plane, head: int) -> list[Any]:
     """What came into the log since, but for records of refusals and what agents and time bring about."""
     sql = """
     SELECT originator_id, topic FROM stored_events
-    WHERE notification_id > %s AND topic NOT LIKE 'admission.refus%%' AND topic <> 'reservation.binding_started.1'
+    WHERE notification_id > %s AND topic NOT LIKE 'admission.refus%%'
+      AND topic NOT IN ('reservation.binding_started.1', 'reservation.ending.1', 'reservation.stays.1')
     """
     return plane.rows(sql, head)
 
