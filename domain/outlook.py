@@ -129,14 +129,14 @@ class Outlook:
         """A timeline was written to; only the devices `among` these may be more or less busy than before."""
         now, bit, sold = self._firsts[0], 1 << self._rank(entry), entry.sold(among)
         (was, pieces), (is_, others) = before, after
-        self._strike(entry, [instant for instant in was if instant > now and instant not in is_])
+        self._strike(entry, (instant for instant in {*was} - {*is_} if instant > now))
         if [piece[:2] for piece in pieces] == [piece[:2] for piece in others]:
             for (start, until, busy), (_, _, since) in zip(pieces, others, strict=True):
                 self._turn(bit, start, until, _counts(sold, busy) ^ _counts(sold, since))
         else:
             for start, until, busy in chain(pieces, others):
                 self._turn(bit, start, until, _counts(sold, busy))
-        self._note(entry, [instant for instant in is_ if instant > now and instant not in was])
+        self._note(entry, (instant for instant in {*is_} - {*was} if instant > now))
 
     def advance(self, clock: int) -> set[str]:
         """Forget what was before `clock`; the nodes that changed until then."""

@@ -3,6 +3,7 @@
 from collections import Counter
 from itertools import product
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -13,7 +14,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from domain import calendar
+from domain import calendar, outlook
 
 FOREVER = calendar.FOREVER
 
@@ -342,3 +343,38 @@ def test_what_was_lost_is_not_marked_where_the_log_is_read_that_far_already() ->
     assert free(made, 0, 100) == everything(), "the rival's own booking is read; a mark would stay for nothing"
     made.mark_busy(["a-g0"], 0, 100, position=8)
     assert free(made, 0, 100) == everything() - {"a-g0"}
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stretches and chapters so short that three nodes fill many of them."""
+    monkeypatch.setattr(outlook, "CHANGES", 2)
+    monkeypatch.setattr(outlook, "STRETCHES", 2)
+    monkeypatch.setattr(calendar, "PATIENCE", 0)
+
+
+@pytest.mark.usefixtures("short")
+def test_any_history_agrees_with_the_list_over_many_stretches_and_chapters() -> None:
+    test_any_history_agrees_with_a_list_of_bookings()
+
+
+@pytest.mark.usefixtures("short")
+def test_a_node_that_is_taken_all_through_later_is_passed_over_and_counted() -> None:
+    made = pool(node("a"), node("b"), node("c"))
+    for at in range(10, 60, 10):
+        made.book(f"alloc_{at}", "b", ["b-g0"], {}, at, at + 5)
+        made.book(f"alloc_{at}c", "c", ["c-g1"], {}, at, at + 5)
+    found = made.tightest("gpu", 4, 0, "rsv_1", until=50)
+    assert [entry.node.id for entry in found] == ["a"]
+    assert found.passed == 2
+
+
+def test_many_that_end_at_one_instant_do_not_hide_what_comes_after() -> None:
+    made = pool(*(node(f"n{i:03}") for i in range(300)))
+    assert len(tightest(made, 4)) == 300
+    for i in range(300):
+        made.book(f"alloc_{i}", f"n{i:03}", [f"n{i:03}-g0"], {}, 10, 100)
+    assert tightest(made, 4, start=99) == []
+    assert len(tightest(made, 4, start=100)) == 300
+    made.forget_before(100)
+    assert len(tightest(made, 4, start=100)) == 300

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from domain import calendar, claim, errors, placement, selector
+from domain import calendar, claim, errors, outlook, placement, selector
 
 Claimed = placement.Placement
 NOW = 1_000
@@ -390,3 +390,45 @@ def test_claims_placed_one_after_another_never_overlap_nor_exceed_scalars(
     for booking in new:
         spare = made.spare(made.entries[booking.node_id], "vcpu", booking.start, booking.until)
         assert spare >= 0 or not booking.scalars
+
+
+@pytest.mark.parametrize("changes", [1, 3])
+def test_far_ahead_it_is_the_same_however_time_is_cut(monkeypatch: pytest.MonkeyPatch, changes: int) -> None:
+    monkeypatch.setattr(outlook, "CHANGES", changes)
+    monkeypatch.setattr(outlook, "STRETCHES", 2)
+    monkeypatch.setattr(calendar, "PATIENCE", 0)
+    test_a_placement_is_found_exactly_where_one_exists_and_it_holds()
+    test_the_earliest_start_is_feasible_and_none_is_earlier()
+    test_claims_placed_one_after_another_never_overlap_nor_exceed_scalars()
+
+
+def slotted(*healthy: bool) -> calendar.Node:
+    """A node whose GPUs are shared by four each; the slots of one that is not healthy are not bookable."""
+    devices: list[calendar.Atom] = []
+    for gpu_index, well in enumerate(healthy):
+        name = f"p{gpu_index}"
+        devices.append(calendar.Atom(name, "gpu", bookable=False))
+        devices += [calendar.Atom(f"{name}/s{k}", "gpu.slot", parent=name, bookable=well) for k in range(4)]
+    return node("a", devices=tuple(devices))
+
+
+def test_two_reservations_on_slots_of_one_gpu_leave_two_and_never_less_than_none() -> None:
+    made = pool(slotted(True))
+    for number in range(2):
+        answer = place(made, ask(line(1, "gpu.slot")), seed=f"rsv_{number}")
+        assert isinstance(answer, Claimed)
+        made.book(f"alloc_{number}", "a", answer.members[0].atoms, {}, NOW, NOW + 100)
+    assert made.census("gpu.slot", NOW) == {2: 1}
+    assert made.census("gpu", NOW) == {}
+    assert refused(place(made, ask(line(3, "gpu.slot")))).causes == {"few": 1}
+    assert isinstance(place(made, ask(line(2, "gpu.slot"))), Claimed)
+
+
+def test_two_slots_come_from_any_gpu_that_is_well() -> None:
+    made = pool(slotted(False, True))
+    answer = place(made, ask(line(2, "gpu.slot")))
+    assert isinstance(answer, Claimed)
+    assert {atom[:2] for atom in answer.members[0].atoms} == {"p1"}
+    assert refused(place(made, ask(line(5, "gpu.slot")))).message == "no node fits: 1 node with 4 free"
+    both = place(pool(slotted(True, True)), ask(line(5, "gpu.slot")))
+    assert isinstance(both, Claimed), "more than one GPU has are taken from two"

@@ -60,10 +60,8 @@ def write(file: Path) -> None:
     steps: dict[str, Iterable[tuple[str, Event]]] = {
         f"{NODES} nodes": machines_join(mint),
         f"{pools.BOOKINGS} bookings": placed,
-        "all of them ended": ends(placed),
-        f"{pools.BOOKINGS} more, each ended": chain.from_iterable(
-            [(of, event), *ends([(of, event)])] for of, event in over
-        ),
+        f"{ENDED} of them ended": ends(placed[:ENDED]),
+        f"{ENDED} more, each ended": chain.from_iterable([one, *ends([one])] for one in over),
     }
     with file.open("wb") as out:
         for name, events in steps.items():
