@@ -147,7 +147,9 @@ def delays_nobody_ahead(model: Model, of: Booked) -> None:
         promise = other.promise
         if promise is None or promise.earliest_start is None or model.rank(other) > rank:
             continue
-        start, end = promise.earliest_start, promise.earliest_start + other.draft.duration_seconds * 1000
+        lasts = other.draft.duration_seconds * 1000
+        start = promise.earliest_start
+        end = other.end or (start if other.draft.starts_at is None else other.draft.starts_at) + lasts
         kept = {atom for seat in promise.place for atom in seat.atoms}
         for hold in of.holds.values():
             crosses = hold.start < end - queueing.SLACK_MS and start + queueing.SLACK_MS < hold.end
