@@ -147,7 +147,7 @@ def test_an_end_that_comes_hours_late_still_holds_the_atom(scene: Scene) -> None
 
 
 def test_maintenance_that_ends_hours_late_leaves_what_is_not_given_back(scene: Scene) -> None:
-    """The calendar had forgotten the maintenance already, and with it that somebody held on before (found at random)."""
+    """The calendar had forgotten the maintenance already, and whoever held on before it."""
     plan = node.Plan(new_id("alloc"), "test", T0 + 5 * HOUR, T0 + 6 * HOUR, tuple(scene.atoms))
     scene.given.append(scene.node_id, node.MaintenancePlanned(scene.pool_id, "root", plan))
     scene.given.bind(scene.first)
