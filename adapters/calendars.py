@@ -124,24 +124,24 @@ class Calendars:
             with self.locked(event.former_pool_id) as of:
                 of.remove_node(node_id)
         if after.pool_id is not None:
-            self._of_plan(after.pool_id, node_id, event)
+            self._of_plan(after.pool_id, node_id, before, event)
         shaping = node.DevicesChanged | node.SchedulabilityChanged | node.Labelled | node.Assigned
         if after.pool_id is not None and isinstance(event, shaping):
             with self.locked(after.pool_id) as of:
                 of.put_node(_as_node(node_id, after))
             self._changes[after.pool_id] += 1
 
-    def _of_plan(self, pool_id: str, node_id: str, event: node.Events) -> None:
-        """Planned maintenance keeps its atoms from everybody; one that ends early gives them back."""
+    def _of_plan(self, pool_id: str, node_id: str, before: node.State, event: node.Events) -> None:
+        """Planned maintenance keeps its atoms from everybody; at its end, early or late, they are as they would be."""
         match event:
             case node.MaintenancePlanned(plan=plan):
                 with self.locked(pool_id) as of:
                     of.book(plan.id, node_id, plan.atoms, {}, plan.from_, plan.until)
             case node.PlanEnded(id=id):
+                atoms = next((plan.atoms for plan in before.plans if plan.id == id), ())
                 with self.locked(pool_id) as of:
-                    booked = of.bookings.get(id)
                     of.unbook(id)
-                    self._hold_further(node_id, booked.atoms if booked else (), of)
+                    self._hold_further(node_id, atoms, of)
                 self._changes[pool_id] += 1
             case _:
                 pass

@@ -7,7 +7,7 @@ import pytest
 from adapters.calendars import Calendars
 from domain import node, reservation
 from domain.calendar import Spot
-from facts import T0, Facts, facts
+from facts import T0, Facts, facts, new_id
 from naive import busy_in_calendar, busy_in_database, feed
 
 HOUR = 3_600_000
@@ -140,6 +140,22 @@ def test_an_end_that_comes_hours_late_still_holds_the_atom(scene: Scene) -> None
         of.forget_before(T0 + 50 * HOUR)
     scene.given.bind(scene.first)
     scene.given.release(scene.first, T0 + 50 * HOUR)
+    feed(scene.calendars, scene.given, scene.position)
+    with scene.calendars.locked(scene.pool_id) as of:
+        entry = of.entries[scene.node_id]
+        assert not of.free(entry, T0 + 60 * HOUR, T0 + 61 * HOUR) & entry.bits[scene.atoms[1]]
+
+
+def test_maintenance_that_ends_hours_late_leaves_what_is_not_given_back(scene: Scene) -> None:
+    """The calendar had forgotten the maintenance already, and whoever held on before it."""
+    plan = node.Plan(new_id("alloc"), "test", T0 + 5 * HOUR, T0 + 6 * HOUR, tuple(scene.atoms))
+    scene.given.append(scene.node_id, node.MaintenancePlanned(scene.pool_id, "root", plan))
+    scene.given.bind(scene.first)
+    scene.given.release(scene.first, T0 + HOUR)
+    scene.look()
+    with scene.calendars.locked(scene.pool_id) as of:
+        of.forget_before(T0 + 50 * HOUR)
+    scene.given.append(scene.node_id, node.PlanEnded(plan.id, T0 + 50 * HOUR))
     feed(scene.calendars, scene.given, scene.position)
     with scene.calendars.locked(scene.pool_id) as of:
         entry = of.entries[scene.node_id]

@@ -129,7 +129,7 @@ class History:
             for recorded in events:
                 self.model.take(recorded)
             for recorded in events:
-                invariants.of_event(self.model, recorded, self.gap_ms)
+                invariants.of_event(self.model, recorded, self.gap_ms, self.clock.latest)
         return found
 
     def check(self) -> None:

@@ -22,8 +22,12 @@ SELECTORS: Final[Mapping[str | None, Callable[[Any], bool]]] = {
 Row = tuple[Any, ...]
 
 
-def of_event(model: Model, recorded: Recorded, gap_ms: int) -> None:
-    """What must hold once the append that brought the event is in the log."""
+def of_event(model: Model, recorded: Recorded, gap_ms: int, latest: int) -> None:
+    """What must hold once the append that brought the event is in the log.
+
+    While the wall clock is set back, calendars have forgotten what they are asked of: then promises may be missed,
+    and only the database says what is booked.
+    """
     of = model.reservations.get(recorded.stream)
     if of is None:
         return
@@ -34,7 +38,8 @@ def of_event(model: Model, recorded: Recorded, gap_ms: int) -> None:
             assert len(allocations) == of.draft.claim.nodes
             has_what_it_claims(model, of, [one.id for one in allocations])
             books_nothing_twice(model, of, gap_ms)
-            delays_nobody_ahead(model, of)
+            if recorded.recorded_at >= latest:
+                delays_nobody_ahead(model, of)
         case reservation.ReleaseStarted(reason="LeaseLapsed", at=at):
             assert of.lease_until is not None
             assert of.lease_until <= at, f"{of.id} was renewed until {of.lease_until}"
@@ -147,7 +152,9 @@ def delays_nobody_ahead(model: Model, of: Booked) -> None:
         promise = other.promise
         if promise is None or promise.earliest_start is None or model.rank(other) > rank:
             continue
-        start, end = promise.earliest_start, promise.earliest_start + other.draft.duration_seconds * 1000
+        lasts = other.draft.duration_seconds * 1000
+        start = promise.earliest_start
+        end = other.end or (start if other.draft.starts_at is None else other.draft.starts_at) + lasts
         kept = {atom for seat in promise.place for atom in seat.atoms}
         for hold in of.holds.values():
             crosses = hold.start < end - queueing.SLACK_MS and start + queueing.SLACK_MS < hold.end

@@ -335,7 +335,7 @@ class Histories(RuleBasedStateMachine):
         now = self.clock.now
         for of in self.model.reservations.values():
             assert of.status not in RUNNING or (of.end or 0) > now, f"{of.id} should have ended"
-            assert of.status != "placed" or (of.start or 0) > now, f"{of.id} should have begun, or expired"
+            assert of.status != "placed" or (of.start or 0) >= now, f"{of.id} should have begun, or expired"
             assert of.status != "pending" or (of.give_up_at or 0) > now, f"{of.id} should wait no more"
 
     @precondition(lambda self: self.model.waiting())
