@@ -187,6 +187,8 @@ def shown(plane: Plane, id: str, token: str) -> Acknowledged:
             break
         time.sleep(_POLL_S)
     version = body["version"] if status == 200 else 0
+    if version:
+        body["queuePosition"] = None  # of the moment, not of the log
     return Acknowledged("", "", id, version, 0, False, digest(msgspec.json.encode(body)))
 
 
