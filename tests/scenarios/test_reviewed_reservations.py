@@ -1,0 +1,36 @@
+"""Faults that a review of reservations found."""
+
+from typing import Any
+
+from commands.controllers import drainer
+from domain import reservation
+from given import Plane
+from passing import MINUTE, activate, take_over
+
+
+def gang(plane: Plane, pool_id: str, nodes: int, **fields: Any) -> Any:
+    asked: dict[str, Any] = {"devices": [{"class": "gpu", "count": 4}], "nodes": nodes} | fields
+    return plane.acme.reserve(pool_id, **asked).json()
+
+
+def test_a_gang_on_two_nodes_that_drain_is_told_once_of_the_end_that_comes_first(plane: Plane) -> None:
+    pool_id, nodes = plane.fleet(nodes=2, gpus=4, quota=99)
+    fence = take_over(plane)
+    plane.wired.watch.stop()
+    made = activate(plane, gang(plane, pool_id, 2, durationSeconds=86_400), fence)
+    first, second = (plane.store.now() + MINUTE * minutes for minutes in (40, 30))
+    for node_id, fields in ((nodes[0], {"deadline": first}), (nodes[1], {"deadline": second, "force": True})):
+        plane.root.ok("POST", f"/v1/nodes/{node_id}/drain", {"reason": "fan"} | fields)
+    for _ in range(3):
+        for node_id in nodes:
+            drainer.step(plane.store, node_id, fence)
+    told = [e for e in plane.events(made["id"]) if isinstance(e, reservation.Ending | reservation.Stays)]
+    assert told[-1] == reservation.Ending(second, "Drained")
+    assert len(told) <= 2
+    plane.root.ok("POST", f"/v1/nodes/{nodes[1]}/drain", {"reason": "fan", "force": True})
+    for _ in range(3):
+        for node_id in nodes:
+            drainer.step(plane.store, node_id, fence)
+    told = [e for e in plane.events(made["id"]) if isinstance(e, reservation.Ending | reservation.Stays)]
+    assert told[-1] == reservation.Ending(first, "Drained")
+    assert len(told) <= 4
