@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from commands.controllers import drainer
+from commands.controllers import drainer, scheduler
 from domain import reservation
 from given import Plane
-from passing import MINUTE, activate, take_over
+from passing import HOUR, MINUTE, activate, take_over
 
 
 def gang(plane: Plane, pool_id: str, nodes: int, **fields: Any) -> Any:
@@ -34,3 +34,28 @@ def test_a_gang_on_two_nodes_that_drain_is_told_once_of_the_end_that_comes_first
     told = [e for e in plane.events(made["id"]) if isinstance(e, reservation.Ending | reservation.Stays)]
     assert told[-1] == reservation.Ending(first, "Drained")
     assert len(told) <= 4
+
+
+def test_whoever_waits_preempts_only_for_a_start_that_its_claim_on_quota_covers(plane: Plane) -> None:
+    site_id = plane.site()
+    pool_id = plane.pool(site_id, policy={"spotNoticeSeconds": 7200})
+    for tenant in ("acme", "globex"):
+        plane.offer(pool_id, tenant, gpu=1)
+    plane.node(site_id, pool_id, "n1", 1)
+    assert plane.globex.reserve(pool_id, spot=True).json()["state"] == "placed"
+    plane.settle()
+    fence = take_over(plane)
+    waits = plane.acme.reserve(pool_id, maxPendingSeconds=30).json()
+    assert waits["state"] == "pending"
+    give_up_at = plane.store.load(waits["id"]).state.give_up_at
+    later = plane.acme.reserve(pool_id, startsAt=give_up_at + HOUR).json()
+    plane.root.ok("PATCH", f"/v1/pools/{pool_id}", {"policy": {"spotNoticeSeconds": 60}})
+    plane.settle()
+    for _, step in scheduler.walk(plane.wired.ports, pool_id, [waits["id"]], fence):
+        step()
+    sql = """
+    SELECT lower(during), upper(during) FROM quota_claims
+    WHERE reservation_id = ANY(%s) AND scope LIKE 'poff%%' AND resource = 'gpu' ORDER BY 1
+    """
+    one, other = plane.rows(sql, [waits["id"], later["id"]])
+    assert one[1] <= other[0], "its offering grants one GPU at a time"
