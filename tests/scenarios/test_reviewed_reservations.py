@@ -2,10 +2,13 @@
 
 from typing import Any
 
-from commands.controllers import drainer, scheduler
+from msgspec.structs import replace
+
+from commands.controllers import drainer, replacing, scheduler
 from domain import reservation
 from given import Plane
-from passing import HOUR, MINUTE, activate, take_over
+from passing import HOUR, MINUTE, Ahead, activate, take_over
+from silence import Watched
 
 
 def gang(plane: Plane, pool_id: str, nodes: int, **fields: Any) -> Any:
@@ -59,3 +62,18 @@ def test_whoever_waits_preempts_only_for_a_start_that_its_claim_on_quota_covers(
     """
     one, other = plane.rows(sql, [waits["id"], later["id"]])
     assert one[1] <= other[0], "its offering grants one GPU at a time"
+
+
+def test_a_member_is_not_placed_on_a_device_that_whoever_ended_there_has_not_given_back(plane: Plane) -> None:
+    watched = Watched(plane)
+    pool_id, nodes = plane.fleet(nodes=3, gpus=4, quota=99)
+    fence = take_over(plane)
+    made = activate(plane, gang(plane, pool_id, 2, durationSeconds=7200), fence)
+    busy = activate(plane, gang(plane, pool_id, 1, durationSeconds=60), fence)
+    gone = made["allocations"][0]["nodeId"]
+    watched.silence(gone)
+    watched.wait(302)
+    assert len(plane.store.load(made["id"]).state.allocations) == 1
+    late = replace(plane.wired.ports, store=Ahead(plane.store, 61_000))
+    assert not replacing.step(late, made["id"], fence), "its end has passed, but it has not ended yet"
+    assert plane.store.load(busy["id"]).state.status == "active"
