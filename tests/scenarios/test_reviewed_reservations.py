@@ -66,7 +66,7 @@ def test_whoever_waits_preempts_only_for_a_start_that_its_claim_on_quota_covers(
 
 def test_a_member_is_not_placed_on_a_device_that_whoever_ended_there_has_not_given_back(plane: Plane) -> None:
     watched = Watched(plane)
-    pool_id, nodes = plane.fleet(nodes=3, gpus=4, quota=99)
+    pool_id, _ = plane.fleet(nodes=3, gpus=4, quota=99)
     fence = take_over(plane)
     made = activate(plane, gang(plane, pool_id, 2, durationSeconds=7200), fence)
     busy = activate(plane, gang(plane, pool_id, 1, durationSeconds=60), fence)
