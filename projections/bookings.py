@@ -146,7 +146,7 @@ def _move_end(stream: str, event: reservation.Extended) -> Iterator[Statement]:
     if longer:
         added = (event.former_ends_at, event.ends_at)
         yield _scalars_fit(stream, added)
-        yield cleaning.keeps_gap(stream, event.pool_id, added, event.allocations)
+        yield cleaning.keeps_gap(stream, event.pool_id, added, event.allocations, anew=False)
 
 
 def _end_early(stream: str, ends_at: int) -> Iterator[Statement]:
