@@ -182,12 +182,12 @@ class Calendars:
         return of.book(one.id, one.node_id, one.atoms, one.scalars, event.starts_at, event.ends_at, spot=spot)
 
     def _rebound(self, placed: "_Placed", event: reservation.Extended | reservation.Preempted) -> "_Placed":
+        """Also of one that ended so long ago that the calendar has forgotten it: nobody was there to end it."""
         running = []
         with self.locked(event.pool_id) as of:
-            for booking in placed.running:
-                until = max(booking.start + 1, event.ends_at)
-                of.rebound(booking.key, until)
-                running.append(of.bookings.get(booking.key, booking))
+            for one in placed.running:
+                until = max(one.start + 1, event.ends_at)
+                running.append(of.book(one.key, one.node_id, one.atoms, one.scalars, one.start, until, spot=one.spot))
         self._changes[event.pool_id] += 1
         return replace(placed, running=tuple(running))
 

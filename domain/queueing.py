@@ -48,7 +48,8 @@ class Waiter(Struct, frozen=True):
     """A claim in the queue; `window` is `[start, until)` in epoch ms, were it placed now.
 
     A `movable` one keeps its duration when it starts later, another keeps its end. `planned` says that it was looked
-    at before, and `guard` what it was promised then.
+    at before, and `guard` what it was promised then. `latest` is the last start (epoch ms) that its claim on quota
+    covers.
     """
 
     id: str
@@ -58,6 +59,7 @@ class Waiter(Struct, frozen=True):
     planned: bool = False
     guard: Guard | None = None
     spot: bool = False
+    latest: int = calendar.FOREVER
 
 
 class Verdict(Struct, frozen=True):
@@ -218,7 +220,7 @@ class _Walk:
         soonest = max(start, self._now + self._notice + self._pool.gap_ms)
         if waiter.movable:
             until += soonest - start
-        if soonest >= until or (guard is not None and guard.start <= soonest):
+        if soonest >= until or soonest > waiter.latest or (guard is not None and guard.start <= soonest):
             return None
         self._preemptions -= 1
         return preemption.find(self._pool, waiter.claim, (soonest, until), waiter.id, self._selectors)

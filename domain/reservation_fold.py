@@ -72,7 +72,8 @@ def evolve(state: reservation.State, event: reservation.Events) -> reservation.S
             return replace(state, detail=reason)
         case reservation.Backfilled() | reservation.Budgeted():
             return state
-        case reservation.ReleaseStarted(reason=reason, at=at, generations=generations):
+        case reservation.ReleaseStarted(reason=reason, at=at, generations=told):
+            generations = state.generations | told
             return replace(state, status="releasing", reason=reason, ends_at=at, generations=generations)
         case reservation.TornDown(allocation_id=allocation_id):
             return replace(
@@ -82,7 +83,8 @@ def evolve(state: reservation.State, event: reservation.Events) -> reservation.S
             )
         case reservation.Released(reason=reason):
             return replace(state, status="released", reason=reason)
-        case reservation.Failed(reason=reason, at=at, generations=generations):
+        case reservation.Failed(reason=reason, at=at, generations=told):
+            generations = state.generations | told
             return replace(state, status="failed", reason=reason, ends_at=at, generations=generations)
         case reservation.Cancelled(reason=reason):
             return replace(state, status="cancelled", reason=reason)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Final
 
-from domain import placement, queueing, reservation
+from domain import calendar, placement, queueing, reservation
 
 AHEAD: Final = 64
 """Behind more than so many a new claim waits for the scheduler's next walk."""
@@ -48,7 +48,8 @@ def waiter(id: str, state: reservation.State, window: tuple[int, int]) -> queuei
         members = tuple(placement.Member(seat.node_id, seat.atoms, scalars, seat.layout) for seat in told.place)
         guard = queueing.Guard(told.earliest_start, told.earliest_start + window[1] - window[0], members)
     movable, spot = state.starts_at is None, state.draft.spot
-    return queueing.Waiter(id, wanted, window, movable, told is not None, guard, spot)
+    latest = calendar.FOREVER if state.give_up_at is None else state.give_up_at
+    return queueing.Waiter(id, wanted, window, movable, told is not None, guard, spot, latest)
 
 
 def seats(guard: queueing.Guard | None) -> tuple[reservation.Seat, ...]:

@@ -72,9 +72,23 @@ def _place(
     params = (stream, event.pool_id, event.tenant_id, bound, *during, atoms, allocations, nodes)
     yield Statement(Phase.TAKE, stream, sql, params)
     yield cleaning.keeps_gap(stream, event.pool_id, during, [a.id for a in taken])
+    if bound:
+        yield _given_back(stream, [a.id for a in taken])
     scalars = [(a.id, r, a.node_id, n) for a in taken for r, n in a.scalars.items() if n]
     if scalars:
         yield from _take_scalars(stream, during, scalars)
+
+
+def _given_back(stream: str, allocations: list[str]) -> Statement:
+    """What is bound at once waits for nobody: whoever had its atoms before has torn them down."""
+    sql = """
+    SELECT refuse('DOUBLE_BOOKED', jsonb_build_object('nodeId', mine.node_id, 'resource', 'room'))
+    FROM device_bookings AS mine JOIN device_bookings AS earlier ON earlier.device_id = mine.device_id
+    WHERE mine.allocation_id = ANY(%s) AND earlier.allocation_id <> mine.allocation_id
+      AND earlier.bound AND NOT earlier.freed AND lower(earlier.during) < lower(mine.during)
+    LIMIT 1
+    """
+    return Statement(Phase.TAKE_CHECK, stream, sql, (allocations,), True)
 
 
 def _take_scalars(
@@ -132,7 +146,7 @@ def _move_end(stream: str, event: reservation.Extended) -> Iterator[Statement]:
     if longer:
         added = (event.former_ends_at, event.ends_at)
         yield _scalars_fit(stream, added)
-        yield cleaning.keeps_gap(stream, event.pool_id, added, event.allocations)
+        yield cleaning.keeps_gap(stream, event.pool_id, added, event.allocations, anew=False)
 
 
 def _end_early(stream: str, ends_at: int) -> Iterator[Statement]:

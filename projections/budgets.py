@@ -194,7 +194,8 @@ def _members(stream: str, by: int, at: int) -> Iterator[Statement]:
     sql = """
     UPDATE budget_claims SET members = members + %s, gpus = each * (members + %s),
         active_at = CASE WHEN active_at < %s THEN %s ELSE active_at END,
-        during = CASE WHEN active_at < %s THEN int8range(least(%s, upper(during)), upper(during)) ELSE during END
+        during = CASE WHEN active_at < %s AND NOT isempty(during)
+            THEN int8range(least(%s, upper(during)), upper(during)) ELSE during END
     WHERE reservation_id = %s
     """
     yield Statement(Phase.QUOTA, f"6{stream}", sql, (by, by, at, at, at, at, stream))

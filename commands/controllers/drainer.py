@@ -66,10 +66,12 @@ def drain(reservation_id: str, under: node.Drain, gathered: Gathered, now: int) 
         evacuating.requeue(reservation_id, gathered, "NodeDrained")
     if state.status not in ("binding", "active"):
         return
-    if under.deadline is None or now < under.deadline - NOTICE_MS:
-        evacuating.stays(reservation_id, gathered, node_service.DRAINED)
-    elif now >= under.deadline:
+    if under.deadline is not None and now >= under.deadline:
         evacuating.release(reservation_id, gathered, node_service.DRAINED, now)
+    elif _ends_elsewhere(state, under.deadline, gathered):
+        return
+    elif under.deadline is None or now < under.deadline - NOTICE_MS:
+        evacuating.stays(reservation_id, gathered, node_service.DRAINED)
     elif _untold(state, under.deadline):
         told = reservation.Ending(under.deadline, node_service.DRAINED)
         gathered.add([Change(reservation_id, loaded.version, (told,))])
@@ -78,3 +80,12 @@ def drain(reservation_id: str, under: node.Drain, gathered: Gathered, now: int) 
 def _untold(state: reservation.State, deadline: int) -> bool:
     ends_before = state.ends_at is not None and state.ends_at <= deadline
     return not ends_before and (state.ending is None or state.ending.at != deadline)
+
+
+def _ends_elsewhere(state: reservation.State, deadline: int | None, gathered: Gathered) -> bool:
+    """Whether it was told of the drain of another of its nodes, which ends it sooner."""
+    told = state.ending
+    if told is None or told.reason != node_service.DRAINED or (deadline is not None and told.at >= deadline):
+        return False
+    drains = (gathered.load(allocation.node_id).state.drain for allocation in state.allocations)
+    return any(other is not None and other.deadline == told.at for other in drains)

@@ -200,3 +200,19 @@ def test_a_node_that_leaves_the_pool_or_closes_offers_nothing(given: Facts, cale
     with calendars.locked(pool_id) as of:
         assert list(of.entries) == [other]
         assert list(of.tightest("gpu", 1, T0, "seed")) == []
+
+
+def test_what_is_extended_long_after_its_end_is_busy_again(scene: Scene) -> None:
+    now = scene.given.store.now()
+    ended, ends_at = now - 2 * HOUR, now + 2 * HOUR
+    (atom, _) = scene.atoms
+    overdue = scene.given.place(scene.given.placed(scene.pool_id, scene.node_id, [atom], now - 3 * HOUR, ended))
+    scene.given.bind(overdue)
+    scene.position = feed(scene.calendars, scene.given, scene.position)
+    (allocation,) = scene.given.store.load(overdue).state.allocations
+    claimed = reservation.Claimed((), {"gpu": 1}, now - 3 * HOUR, ends_at)
+    extended = reservation.Extended("ext_1", "adm_2", scene.pool_id, ended, ends_at, claimed, 0, (allocation.id,), now)
+    scene.given.append(overdue, extended)
+    feed(scene.calendars, scene.given, scene.position)
+    with scene.calendars.locked(scene.pool_id) as of:
+        assert of.entries[scene.node_id].timeline.busy_at(now + HOUR) == 1

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from commands import members
+from commands import agents, members
 from commands.controllers import replacing
-from domain import claim, reservation
+from domain import claim, reservation, reservation_fold
 
 NOW = 1_000_000
 TWO = claim.Claim((claim.DeviceLine("gpu", 1),), 2)
@@ -81,3 +81,16 @@ def test_a_replacement_is_late_when_its_time_is_over_and_not_when_it_is_prepared
     state = replace(REPLACED, prepare_by={"alloc_3": NOW})
     assert members.late(state, NOW - 1) is None
     assert members.late(state, NOW) == allocation(3, prepared=False)
+
+
+@pytest.mark.parametrize(
+    "end",
+    [reservation.ReleaseStarted("Released", NOW, {"node_1": 8}), reservation.Failed("x", NOW, True, {"node_1": 8})],
+)
+def test_a_lost_member_is_torn_down_by_a_node_that_knows_of_it_also_when_the_rest_has_ended(end: Any) -> None:
+    """What a node says that has not read so far says nothing of the member: it may be preparing it."""
+    lost = reservation.MemberLost("alloc_2", "node_2", "NodeLost", NOW, 6)
+    state = reservation_fold.evolve(reservation_fold.evolve(replace(WHOLE, generations={"node_2": 5}), lost), end)
+    assert not agents.torn_down_by(state, "node_2", 4, {})
+    assert agents.torn_down_by(state, "node_2", 6, {})
+    assert not agents.torn_down_by(state, "node_1", 7, {})

@@ -201,3 +201,19 @@ def test_a_gang_spends_by_the_members_that_it_has(scene: Scene, database: str) -
     scene.given.append(made, release(MIDNIGHT + 6 * HOUR_MS))
     assert scene.hours() == (18, 0)
     assert differences(database) == []
+
+
+def test_a_gang_that_loses_members_after_its_end_commits_nothing_for_what_comes(scene: Scene) -> None:
+    scene.grant(1000, until=MIDNIGHT + 10 * DAY_MS)
+    end = MIDNIGHT + HOUR_MS
+    parts = [scene.placed(MIDNIGHT, end).allocations[0]]
+    for _ in range(2):
+        node_id, (atom, *_) = scene.given.node(scene.pool_id)
+        parts += scene.given.placed(scene.pool_id, node_id, [atom], MIDNIGHT, end).allocations
+    whole = scene.given.placed(scene.pool_id, scene.node_id, [], MIDNIGHT, end)
+    made = scene.admit(3, MIDNIGHT, 1, placed=replace(whole, allocations=tuple(parts)))
+    scene.run(made, MIDNIGHT)
+    for hours, one in ((1, parts[1]), (2, parts[2])):
+        lost = reservation.MemberLost(one.id, one.node_id, "NodeLost", end + hours * HOUR_MS)
+        scene.given.append(made, lost)
+    assert scene.hours() == (3 * 2 + 2, 0)

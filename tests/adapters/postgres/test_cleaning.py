@@ -65,6 +65,21 @@ def test_the_policy_counts_as_it_is_at_the_booking(scene: Scene) -> None:
     assert scene.given.store.load(second).state.status == "placed"
 
 
+def test_whoever_was_there_before_is_in_no_extensions_way(scene: Scene) -> None:
+    """The policy came after the two were booked one behind the other."""
+    short = T0 + HOUR + GAP // 2
+    scene.given.append(scene.pool_id, pools.PolicyChanged(pools.Policy()))
+    second = scene.place(T0 + HOUR, short)
+    scene.given.append(scene.pool_id, pools.PolicyChanged(pools.Policy(cleaning_seconds=GAP_S)))
+    (allocation,) = scene.given.store.load(second).state.allocations
+    end = T0 + 2 * HOUR
+    claimed = reservation.Claimed((), {"gpu": 1}, T0 + HOUR, end)
+    scene.given.append(
+        second, reservation.Extended("ext_1", "adm_2", scene.pool_id, short, end, claimed, 0, (allocation.id,), T0)
+    )
+    assert scene.given.bookings(scene.atoms[0])[-1][-1] == end
+
+
 def test_maintenance_needs_no_cleaning(scene: Scene) -> None:
     plan = node.Plan("alloc_plan", "bios", T0 + 3 * HOUR, T0 + 4 * HOUR, tuple(scene.atoms))
     scene.given.append(scene.node_id, node.MaintenancePlanned(scene.pool_id, "root", plan))
