@@ -156,9 +156,15 @@ def delays_nobody_ahead(model: Model, of: Booked) -> None:
         start = promise.earliest_start
         end = other.end or (start if other.draft.starts_at is None else other.draft.starts_at) + lasts
         kept = {atom for seat in promise.place for atom in seat.atoms}
+        if any(_takes(o, kept, start, end) for o in model.holds() if o.reservation_id != of.id):
+            continue  # whoever has a device already may extend into what was promised
         for hold in of.holds.values():
             crosses = hold.start < end - queueing.SLACK_MS and start + queueing.SLACK_MS < hold.end
             assert not (crosses and kept & set(hold.atoms)), f"{of.id} takes what {other.id} was promised"
+
+
+def _takes(hold: Hold, atoms: set[str], start: int, end: int) -> bool:
+    return not hold.freed and bool(atoms & set(hold.atoms)) and hold.start < end and start < hold.end
 
 
 def instants_of(holds: Iterable[Hold], start: int, end: int) -> list[int]:
