@@ -88,6 +88,12 @@ class Calendars:
         """A number that grows with everything that may have made room in a pool."""
         return self._changes[pool_id]
 
+    def look_ahead(self) -> None:
+        """The log has been read to its end: be ready to place."""
+        for pool_id in list(self._calendars):
+            with self.locked(pool_id) as of:
+                of.look_ahead()
+
     def consume(self, batch: Sequence[Recorded]) -> None:
         """Take a batch of the log; the follower's thread is the only one to call this."""
         for recorded in batch:

@@ -188,6 +188,7 @@ def running(dsn: str, access: Path, history_days: int | None = None) -> Iterator
         plane = Plane(dsn, access, commands, reads, following, history_days)
         plane.runner.load()
         plane.follower.catch_up()
+        plane.calendars.look_ahead()
         plane.ownership.beat()
         plane.follower.start()
         plane.worker.start()

@@ -10,7 +10,16 @@ from commands import hardware, health, members, missing, node_sessions, reconcil
 from commands.acting import act, following
 from commands.gathering import Gathered
 from commands.ports import Store
-from domain import errors, fingerprint, node, reservation, reservation_fold, reservation_terms, schedulability
+from domain import (
+    errors,
+    fingerprint,
+    node,
+    reservation,
+    reservation_fold,
+    reservation_life,
+    reservation_terms,
+    schedulability,
+)
 from domain.event import Change, Meta, Seen
 from domain.ids import Mint
 from domain.inventory import NodeInventory
@@ -214,8 +223,8 @@ def prepared(
     after = state
     for event in events:
         after = reservation_fold.evolve(after, event)
-    if fresh and reservation.prepared(after):
+    if fresh and reservation_life.prepared(after):
         events += members.lacks(after, after.missing, now)
-    if state.status == "binding" and not blocked and reservation.prepared(after):
+    if state.status == "binding" and not blocked and reservation_life.prepared(after):
         events += reservation_terms.activation(after, now)
     return events

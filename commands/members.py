@@ -6,7 +6,7 @@ from typing import Final
 from commands import ending
 from commands.gathering import Gathered
 from commands.ports import Loaded, Store
-from domain import node, reservation
+from domain import node, reservation, reservation_life
 from domain.event import Change
 
 LATE: Final = "BindTimeout"
@@ -71,7 +71,7 @@ def lacks(state: reservation.State, missing: Collection[str], now: int) -> list[
     is what is told first.
     """
     names = tuple(sorted(missing))
-    by_loss = state.degraded not in (None, MISSING) and not reservation.prepared(state)
+    by_loss = state.degraded not in (None, MISSING) and not reservation_life.prepared(state)
     reason = state.degraded if by_loss else MISSING if names else None
     if (reason, names) == (state.degraded, state.missing):
         return []

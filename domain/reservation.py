@@ -386,18 +386,6 @@ class State(Struct, frozen=True):
     missing: tuple[str, ...] = ()
 
 
-def lacking(state: State) -> int:
-    """How many members of a bound gang were lost and are not placed again."""
-    if state.draft is None or state.status not in ("binding", "active"):
-        return 0
-    return state.draft.claim.nodes - len(state.allocations)
-
-
-def prepared(state: State) -> bool:
-    """Whether every node has prepared its part, and none is lacking."""
-    return bool(state.allocations) and not lacking(state) and all(a.prepared for a in state.allocations)
-
-
 def attributes(draft: Drafted) -> dict[str, str | int | float | bool | list[str]]:
     """What a policy reads of a draft; durationHours is the exact seconds / 3600 (domain.md §10)."""
     known: dict[str, str | int | float | bool | None] = {

@@ -36,3 +36,15 @@ def must_take(state: State, verb: str) -> None:
     if state.status not in VERBS[verb]:
         legal = [name for name, states in VERBS.items() if state.status in states]
         raise errors.IllegalTransition(state.status, verb, legal, final=state.status in FINAL)
+
+
+def lacking(state: State) -> int:
+    """How many members of a bound gang were lost and are not placed again."""
+    if state.draft is None or state.status not in ("binding", "active"):
+        return 0
+    return state.draft.claim.nodes - len(state.allocations)
+
+
+def prepared(state: State) -> bool:
+    """Whether every node has prepared its part, and none is lacking."""
+    return bool(state.allocations) and not lacking(state) and all(a.prepared for a in state.allocations)

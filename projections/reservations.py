@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from domain import reservation, reservation_terms
+from domain import reservation, reservation_life, reservation_terms
 from projections.documents import KEEPING, Documents
 
 TABLES = f"""
@@ -47,7 +47,7 @@ def due(state: reservation.State) -> tuple[int | None, int]:
             return min((instant for instant in instants if instant is not None), default=None), ENDS
         case "awaiting-confirmation":
             return state.awaits.until if state.awaits else None, ENDS
-        case "binding" if reservation.prepared(state):
+        case "binding" if reservation_life.prepared(state):
             return state.since, ENDS
         case "binding":
             known = [instant for instant in (state.ends_at, state.fail_at) if instant is not None]
@@ -70,7 +70,7 @@ def facets(state: reservation.State) -> tuple[Any, ...]:
 
 def columns(state: reservation.State) -> tuple[Any, ...]:
     assert state.draft is not None
-    return state.starts_at, state.ends_at, *due(state), reservation.lacking(state), state.draft.at
+    return state.starts_at, state.ends_at, *due(state), reservation_life.lacking(state), state.draft.at
 
 
 MODEL = Documents(

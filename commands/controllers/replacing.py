@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from commands import members, placing
 from commands.acting import act, following
 from commands.ports import NodeClosed, Ports, Store
-from domain import errors, node, node_spec, placement, pool, reservation
+from domain import errors, node, node_spec, placement, pool, reservation, reservation_life
 from domain.event import Change, Fence, Meta
 
 JOB: Final = "scheduler"
@@ -19,7 +19,7 @@ def step(ports: Ports, reservation_id: str, fence: Fence) -> bool:
 
     Says whether all have a place now.
     """
-    lacking = reservation.lacking(ports.store.load(reservation_id).state)
+    lacking = reservation_life.lacking(ports.store.load(reservation_id).state)
     return all(_place(ports, reservation_id, fence) for _ in range(lacking))
 
 
@@ -27,7 +27,7 @@ def _place(ports: Ports, reservation_id: str, fence: Fence) -> bool:
     store = ports.store
     state: reservation.State = store.load(reservation_id).state
     window = _rest(state, store.now())
-    if state.draft is None or window is None or not reservation.lacking(state):
+    if state.draft is None or window is None or not reservation_life.lacking(state):
         return False
     pool_id = state.draft.pool_id
     chosen = _choose(ports, pool_id, reservation_id, state, window)
@@ -99,7 +99,7 @@ def _placed(
     state: reservation.State = loaded.state
     spec: node.State = on_node.state
     moved = state.ends_at != window[1] or members.on(state, found.node_id) is not None
-    if state.draft is None or moved or not reservation.lacking(state):
+    if state.draft is None or moved or not reservation_life.lacking(state):
         return []
     of: pool.State = store.load(state.draft.pool_id).state
     placed = reservation.MemberPlaced(

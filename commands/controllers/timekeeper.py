@@ -6,7 +6,7 @@ from typing import Final, Literal
 from commands import ending, members, missing
 from commands.acting import act, following
 from commands.ports import Loaded, Store
-from domain import node, node_spec, pool, reservation, reservation_terms
+from domain import node, node_spec, pool, reservation, reservation_life, reservation_terms
 from domain.event import Change, Fence
 
 JOB = "timekeeper"
@@ -30,7 +30,7 @@ def due(state: reservation.State, now: int, back_at: int = 0) -> Step:
             return "notice"
         case "binding" if state.fail_at is not None and state.fail_at <= now:
             return "fail"
-        case "binding" if reservation.prepared(state):
+        case "binding" if reservation_life.prepared(state):
             return "activate"
         case "active" if members.late(state, now) is not None:
             return "replace"

@@ -97,7 +97,7 @@ class History:
             self.facts.append(id, reservation.MemberLost(gone.id, gone.node_id, "NodeLost", self._instant(id)))
 
     def replace_member(self) -> None:
-        lacking = [id for id in self.reservations if reservation.lacking(self.state(id))]
+        lacking = [id for id in self.reservations if reservation_life.lacking(self.state(id))]
         if not lacking:
             return
         state, window = self.state(lacking[0]), (self.now, self.now + HOUR)
