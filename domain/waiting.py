@@ -27,12 +27,14 @@ def waits(state: reservation.State, now: int) -> bool:
 def span(state: reservation.State, now: int) -> tuple[int, int] | None:
     """The window to place in: a start that comes late keeps its end; None when nothing of it is left.
 
-    A claim that had a place before keeps the window of then.
+    A claim that had a place before keeps the window of then. None begins before what it was admitted for, which is
+    later than now where the clock was set back: quota was checked from there on.
     """
     assert state.draft is not None
     duration_ms = state.draft.duration_seconds * 1000
     if state.starts_at is None:
-        return now, now + duration_ms
+        start = now if state.claimed is None else max(now, state.claimed.from_)
+        return start, start + duration_ms
     until = state.ends_at or state.starts_at + duration_ms
     start = max(now, state.starts_at)
     return (start, until) if start < until else None

@@ -138,6 +138,13 @@ def test_a_start_that_comes_late_keeps_its_end(starts_at: int | None, window: tu
     assert waiting.span(reservation.State(draft=draft(starts_at), starts_at=starts_at), NOW) == window
 
 
+def test_a_claim_is_not_placed_before_what_it_was_admitted_for_though_the_clock_was_set_back() -> None:
+    claimed = reservation.Claimed((), {"gpu": 1}, NOW, NOW + 120_000)
+    state = reservation.State(draft=draft(None), claimed=claimed)
+    assert waiting.span(state, NOW - 5) == (NOW, NOW + 60_000)
+    assert waiting.span(state, NOW + 5) == (NOW + 5, NOW + 60_005)
+
+
 def test_a_policy_reads_hours_that_are_not_rounded_and_no_unknowns() -> None:
     read = reservation.attributes(replace(draft(None), duration_seconds=5400))
     assert read["durationHours"] == 1.5

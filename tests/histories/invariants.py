@@ -39,7 +39,7 @@ def of_event(model: Model, recorded: Recorded, gap_ms: int, latest: int) -> None
             has_what_it_claims(model, of, [one.id for one in allocations])
             books_nothing_twice(model, of, gap_ms)
             if recorded.recorded_at >= latest:
-                delays_nobody_ahead(model, of)
+                delays_nobody_ahead(model, of, recorded.recorded_at)
         case reservation.ReleaseStarted(reason="LeaseLapsed", at=at):
             assert of.lease_until is not None
             assert of.lease_until <= at, f"{of.id} was renewed until {of.lease_until}"
@@ -145,10 +145,13 @@ def books_nothing_twice(model: Model, of: Booked, gap_ms: int) -> None:
                 assert used + amount <= model.nodes[hold.node_id].scalars[scalar]
 
 
-def delays_nobody_ahead(model: Model, of: Booked) -> None:
+def delays_nobody_ahead(model: Model, of: Booked, now: int) -> None:
     """What was promised to whoever waits ahead is kept for it (domain/queueing.py)."""
-    rank = model.rank(of)
-    for other in model.waiting():
+    rank, waiting = model.rank(of), model.waiting()
+    starts = [other.promise.earliest_start or now for other in waiting if other.promise is not None]
+    if min(starts, default=now) + queueing.SLACK_MS < now:
+        return  # the controllers were away: what slipped too far is promised anew
+    for other in waiting:
         promise = other.promise
         if promise is None or promise.earliest_start is None or model.rank(other) > rank:
             continue
@@ -156,9 +159,15 @@ def delays_nobody_ahead(model: Model, of: Booked) -> None:
         start = promise.earliest_start
         end = other.end or (start if other.draft.starts_at is None else other.draft.starts_at) + lasts
         kept = {atom for seat in promise.place for atom in seat.atoms}
+        if any(_takes(o, kept, start, end) for o in model.holds() if o.reservation_id != of.id):
+            continue  # whoever has a device already may extend into what was promised
         for hold in of.holds.values():
             crosses = hold.start < end - queueing.SLACK_MS and start + queueing.SLACK_MS < hold.end
             assert not (crosses and kept & set(hold.atoms)), f"{of.id} takes what {other.id} was promised"
+
+
+def _takes(hold: Hold, atoms: set[str], start: int, end: int) -> bool:
+    return not hold.freed and bool(atoms & set(hold.atoms)) and hold.start < end and start < hold.end
 
 
 def instants_of(holds: Iterable[Hold], start: int, end: int) -> list[int]:

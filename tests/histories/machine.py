@@ -350,9 +350,9 @@ class Histories(RuleBasedStateMachine):
             assert not room.fits(self.model, head.draft.claim, start, end, self.of.gap_ms), f"{head.id} still waits"
 
     def _window(self, of: Booked) -> tuple[int, int]:
-        """A start that comes late keeps its end."""
-        start = self.clock.now if of.start is None and of.draft.starts_at is None else of.start or of.draft.starts_at
-        assert start is not None
+        """A start that comes late keeps its end; none is before what it was admitted for."""
+        assert of.claim is not None
+        start = of.start or of.draft.starts_at or max(self.clock.now, of.claim.start)
         return max(self.clock.now, start), of.end or start + of.draft.duration_seconds * 1000
 
     @rule(minutes=st.sampled_from([0, 1, 10, 60]))

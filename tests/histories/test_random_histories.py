@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from histories import driver
@@ -24,6 +24,7 @@ def test_whatever_happens_every_invariant_holds_after_it(machine: type[Histories
         deadline=None,
         derandomize=True,
         database=None,
+        phases=(Phase.generate,),
         suppress_health_check=list(HealthCheck),
     )
     run_state_machine_as_test(machine, settings=bounds)
