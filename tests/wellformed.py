@@ -218,7 +218,7 @@ def things(plane: Plane) -> dict[str, str]:
     spare, other = plane.pool(site_id, "spare"), plane.pool(site_id, "other")
     plane.offer(spare)
     plane.offer(other)
-    leased = plane.acme.reserve(pool_id, leaseSeconds=86_400, durationSeconds=1_800).json()["id"]
+    leased = plane.acme.reserve(pool_id, leaseSeconds=86_400, durationSeconds=7_200).json()["id"]
     plane.activate(plane.acme, leased)
     bound = plane.acme.reserve(pool_id).json()["id"]
     plane.until(plane.acme, bound, "binding")
