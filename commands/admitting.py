@@ -18,11 +18,15 @@ PLACE_TRIES: Final = 5
 
 
 class Asked(Struct, frozen=True):
-    """A draft, and the version that its stream has: 0 where it is not recorded yet."""
+    """A draft, and the version that its stream has: 0 where it is not recorded yet.
+
+    One that awaits its person already does so `until` (epoch ms), whatever it is found to await.
+    """
 
     id: str
     draft: reservation.Drafted
     version: int = 0
+    until: int | None = None
 
     def change(self, *events: reservation.Events) -> Change:
         return Change(self.id, self.version, events if self.version else (self.draft, *events))
@@ -65,7 +69,7 @@ def awaits(
     asked: Asked, reason: Literal["DecisionRefused", "OverBudget"], detail: str, unit: Unit, *, admitted: bool
 ) -> Outcome:
     """It holds nothing; its person confirms it, or it expires. `admitted` is false for what IAM refused so far."""
-    until = unit.now + reservation_terms.CONFIRM_MS
+    until = unit.now + reservation_terms.CONFIRM_MS if asked.until is None else asked.until
     event = reservation.ConfirmationAwaited(reason, detail, unit.now, until, unit.admission_id if admitted else None)
     return Outcome((asked.change(event),), admitted=admitted)
 

@@ -103,7 +103,8 @@ def _again(reservation_id: str, held: Loaded, body: str, unit: Unit) -> Outcome:
     elif state.status == "expired" and state.reason in ("NoCapacity", "QueueAhead") and state.admission_id is None:
         refusal = admitting.no_capacity(reservation_id, state.reason == "QueueAhead")
     elif state.awaits is not None and state.awaits.reason == "DecisionRefused":
-        return _still_awaits(admitting.Asked(reservation_id, state.draft, held.version), held, unit)
+        asked = admitting.Asked(reservation_id, state.draft, held.version, state.awaits.until)
+        return _still_awaits(asked, held, unit)
     if refusal is None:
         raise Race("the same request was answered meanwhile")
     refusal.replayed = True

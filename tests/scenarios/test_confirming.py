@@ -94,6 +94,17 @@ def test_the_agent_asks_again_once_the_person_approved(plane: Plane, agent: Clie
     assert differences(database) == []
 
 
+def test_whatever_else_it_is_found_to_await_it_does_so_for_half_an_hour_in_all(plane: Plane, agent: Client) -> None:
+    pool_id, _ = plane.fleet(gpus=2)
+    made = agent.reserve(pool_id, "job", devices=TWO).json()
+    approve(plane)
+    plane.root.ok("PUT", "/v1/budgets/tenant/acme", {"gpuHours": 1})
+    plane.root.ok("PATCH", f"/v1/pools/{pool_id}", {"policy": {"admission": {"budgetCheck": "confirm"}}})
+    again = agent.reserve(pool_id, "job", devices=TWO).json()
+    assert (again["state"], again["stateReason"]) == ("awaiting-confirmation", "OverBudget")
+    assert again["confirmUntil"] == made["confirmUntil"]
+
+
 def test_the_person_confirms_in_a_session_of_their_own(plane: Plane, agent: Client) -> None:
     pool_id, _ = plane.fleet(gpus=2)
     made = agent.reserve(pool_id, "job", devices=TWO).json()
