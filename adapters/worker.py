@@ -63,6 +63,7 @@ class Worker:
         self._places: dict[str, int] = {}
         self._replaced: dict[str, int] = {}
         self._replaced_last = ("", "")
+        self._unreadable: set[str] = set()
         self._ticks = 0
         self._monotonic = monotonic
         self._last: presence.Round | None = None
@@ -125,18 +126,22 @@ class Worker:
                 self._looked[pool_id] = changes
 
     def _page(self, pool_id: str, place: int) -> list[str]:
+        """Whoever rests keeps the place that was promised; only what cannot be read is left out."""
         with self._pool.connection() as connection:
-            params = (pool_id, self._resting.ids(), place, AT_ONCE)
+            params = (pool_id, list(self._unreadable), place, AT_ONCE)
             return [row[0] for row in connection.execute(_QUEUE, params, prepare=True).fetchall()]
 
     def _walk(self, pool_id: str, place: int, fence: Fence, *, seek: bool) -> None:
         """A whole page in one view of its pool; who makes trouble rests, and the others go on."""
+        resting = set(self._resting.ids())
+        self._unreadable &= resting
         head = self._page(pool_id, 0)
         page = self._page(pool_id, place) if place else []
         queue = list(dict.fromkeys([*head, *page]))
         skipped = scheduler.Skipped(len(head), max(0, place - len(head)))
         try:
-            with closing(scheduler.walk(self._ports, pool_id, queue, fence, seek=seek, skipped=skipped)) as steps:
+            walk = scheduler.walk(self._ports, pool_id, queue, fence, seek=seek, skipped=skipped, resting=resting)
+            with closing(walk) as steps:
                 for id, step in steps:
                     self._controller.one(step, id)
         except (errors.Fenced, errors.Unavailable, psycopg.OperationalError):
@@ -145,6 +150,7 @@ class Worker:
             log.warning("the queue of %s cannot be walked, each in it is looked at alone: %r", pool_id, fault)
             for id in queue:
                 self._controller.one(partial(self._ports.store.load, id), id)
+            self._unreadable |= set(queue).intersection(self._resting.ids()) - resting
 
     def _due(self) -> tuple[int, list[str]]:
         """The database's clock in epoch ms, and what is due by it."""

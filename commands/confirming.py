@@ -24,6 +24,9 @@ def confirm(command: Confirm, unit: Unit) -> Outcome:
     if confirmed(state):
         return Outcome((changed(command.id, loaded, []),))
     reservation_life.must_take(state, "confirm")
+    assert state.awaits is not None
+    if state.awaits.until <= unit.now:
+        raise errors.Conflict("the time to confirm it is over; ask again with a new key")
     asked = admitting.Asked(command.id, state.draft, loaded.version)
     try:
         unit.decide(admitting.resource(asked), CREATE)

@@ -377,6 +377,7 @@ class State(Struct, frozen=True):
     generations: dict[str, int] = {}
     fail_at: int | None = None
     ending: Ending | None = None
+    preempted_at: int | None = None
     awaits: ConfirmationAwaited | None = None
     detail: str | None = None
     lease_until: int | None = None

@@ -54,14 +54,15 @@ def evolve(state: reservation.State, event: reservation.Events) -> reservation.S
         case reservation.Ending():
             return replace(state, ending=event)
         case reservation.Stays():
-            return replace(state, ending=None)
+            return replace(state, ending=_left(state))
         case reservation.Extended(ends_at=ends_at, claimed=claimed):
             return replace(state, ends_at=ends_at, claimed=claimed, ending=_still(state, ends_at))
         case reservation.Renewed(until=until):
             return replace(state, lease_until=until)
         case reservation.Preempted(ends_at=ends_at):
             ending = reservation.Ending(ends_at, "Preempted")
-            return replace(state, ends_at=ends_at, ending=ending, claimed=_until(state.claimed, ends_at))
+            cut = _until(state.claimed, ends_at)
+            return replace(state, ends_at=ends_at, ending=ending, preempted_at=ends_at, claimed=cut)
         case reservation.MemberLost() | reservation.MemberPlaced():
             return _of_member(state, event)
         case reservation.Degraded(reason=reason, names=names):
@@ -114,6 +115,12 @@ def _still(state: reservation.State, ends_at: int) -> reservation.Ending | None:
     """A notice of its own former end is void; that of another end holds while it comes first."""
     told = state.ending
     return None if told is None or told.at == state.ends_at or told.at >= ends_at else told
+
+
+def _left(state: reservation.State) -> reservation.Ending | None:
+    """What was told last is void; that it is preempted stays true."""
+    preempted = state.preempted_at is not None and state.preempted_at == state.ends_at
+    return reservation.Ending(state.preempted_at, "Preempted") if preempted and state.preempted_at else None
 
 
 def _of_member(state: reservation.State, event: reservation.MemberLost | reservation.MemberPlaced) -> reservation.State:

@@ -1,6 +1,6 @@
 """Places what waits: in each pool by priority, then age, spot last (domain.md §5, domain/queueing.py)."""
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Sequence, Set
 from functools import partial
 
 from msgspec import Struct
@@ -26,34 +26,47 @@ class Skipped(Struct, frozen=True):
 
 
 def walk(
-    ports: Ports, pool_id: str, queue: Sequence[str], fence: Fence, *, seek: bool = True, skipped: Skipped | None = None
+    ports: Ports,
+    pool_id: str,
+    queue: Sequence[str],
+    fence: Fence,
+    *,
+    seek: bool = True,
+    skipped: Skipped | None = None,
+    resting: Set[str] = frozenset(),
 ) -> Generator[Step]:
     """What there is to do for a pool's queue, given in its order, step by step; each is to be done as it comes.
 
     All are planned in one view of the pool: were each tried in a fresh one, something that frees in between would go to
     whoever happens to be next. Where one loses a race for its atoms the walk ends, and the next begins at the head.
-    With `seek` better starts are looked for as well.
+    With `seek` better starts are looked for as well. For those `resting` there is nothing to do, but what they were
+    promised is kept.
     """
     store = ports.store
     now = store.now()
     planned: dict[str, Loaded] = {}
     waiters: list[queueing.Waiter] = []
-    for id, loaded in zip(queue, store.load_all(queue), strict=True):
+    waits = {
+        id: loaded for id, loaded in zip(queue, store.load_all(queue), strict=True) if waiting.waits(loaded.state, now)
+    }
+    of = standing(store, [loaded.state for loaded in waits.values()])
+    for id, loaded in waits.items():
         state: reservation.State = loaded.state
-        if not waiting.waits(state, now):
-            continue
-        if hopeless(store, state) is not None:
+        if hopeless(state, of) is not None and id not in resting:
             yield id, partial(_give_up, store, id, fence)
         elif (window := waiting.span(state, now)) is not None:
             planned[id] = loaded
             waiters.append(waiting.waiter(id, state, window))
     left = placing.choose_in_order(ports, pool_id, waiters, now, seek=seek)
     lost: list[str] = []
+    unused: list[placing.Chosen] = []
     beyond = set(queue[skipped.after :]) if skipped else set()
     try:
         for waiter in waiters:
             verdict, places = left.pop(0)
-            if places is not None:
+            if waiter.id in resting:
+                unused += places or ()
+            elif places is not None:
                 ahead = verdict.ahead + (skipped.count if waiter.id in beyond and skipped else 0)
                 yield waiter.id, partial(_place, ports, pool_id, replace(verdict, ahead=ahead), places, fence, lost)
             elif _worth_telling(planned[waiter.id].state.waits, verdict, seek):
@@ -61,7 +74,8 @@ def walk(
             if lost:
                 return
     finally:
-        ports.calendars.drop([one.allocation_id for _, places in left for one in places or ()])
+        unused += (one for _, places in left for one in places or ())
+        ports.calendars.drop([one.allocation_id for one in unused])
 
 
 def _place(
@@ -138,7 +152,7 @@ def _give_up(store: Store, reservation_id: str, fence: Fence) -> bool:
     def decide() -> list[Change]:
         loaded = store.load(reservation_id)
         state: reservation.State = loaded.state
-        reason = hopeless(store, state) if state.status == "pending" else None
+        reason = hopeless(state, standing(store, [state])) if state.status == "pending" else None
         if reason is None:
             return []
         return [Change(reservation_id, loaded.version, (reservation.Failed(reason, store.now(), False),))]
@@ -151,13 +165,31 @@ def _meta(store: Store, reservation_id: str) -> Meta:
     return following(f"controller:{JOB}", cause.state.admission_id, cause)
 
 
-def hopeless(store: Store, state: reservation.State) -> str | None:
-    """Why a waiting claim gets nothing any more; None while it may hope. It keeps the offering that admitted it."""
-    scopes = state.claimed.scopes if state.claimed else ()
-    if any(store.load(scope).state.withdrawn for scope in scopes if quota.is_offering(scope)):
+class Standing(Struct, frozen=True):
+    """Offerings that are withdrawn, and tenants that may begin nothing."""
+
+    withdrawn: frozenset[str]
+    barred: frozenset[str]
+
+
+def standing(store: Store, states: Sequence[reservation.State]) -> Standing:
+    """A few queries, however many wait."""
+    offers = list(dict.fromkeys(offer for state in states for offer in _offers(state)))
+    tenants = dict.fromkeys(state.draft.tenant_id for state in states if state.draft is not None)
+    withdrawn = zip(offers, store.load_all(offers), strict=True)
+    return Standing(frozenset(id for id, loaded in withdrawn if loaded.state.withdrawn), tenancy.barred(store, tenants))
+
+
+def _offers(state: reservation.State) -> list[str]:
+    """It keeps the offering that admitted it."""
+    return [scope for scope in state.claimed.scopes if quota.is_offering(scope)] if state.claimed else []
+
+
+def hopeless(state: reservation.State, of: Standing) -> str | None:
+    """Why a waiting claim gets nothing any more; None while it may hope."""
+    if of.withdrawn.intersection(_offers(state)):
         return "OfferWithdrawn"
-    usable = state.draft is None or tenancy.usable(store, state.draft.tenant_id)
-    return None if usable else "TenantSuspended"
+    return "TenantSuspended" if state.draft is not None and state.draft.tenant_id in of.barred else None
 
 
 def placed(

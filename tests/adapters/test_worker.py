@@ -210,6 +210,20 @@ def test_ends_come_before_starts(house: House) -> None:
     assert (house.status(ended), house.status(following)) == ("releasing", "binding")
 
 
+def test_whoever_rests_in_the_queue_keeps_the_place_that_it_was_promised(house: House) -> None:
+    now = int(time.time() * 1000)
+    head = house.given.queue(house.pool_id, None, 4, now, now + 2 * HOUR)
+    behind = house.given.queue(house.pool_id, None, 1, now, now + 2 * HOUR)
+    house.look()
+    troubled = Trouble(house.given, head, errors.Locked("a row is held"))
+    house.ports = Ports(troubled, None, house.calendars, CelSelectors(), new_id, str, None)  # type: ignore[arg-type]
+    one = house.worker("a")
+    for _ in range(3):
+        one.tick()
+        house.look()
+    assert (house.status(head), house.status(behind)) == ("pending", "pending")
+
+
 class Jumping:
     """A store whose clock can be set off; all else is the log's own."""
 

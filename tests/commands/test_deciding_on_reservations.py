@@ -156,3 +156,16 @@ def test_final_is_final() -> None:
     for state in reservation_life.FINAL:
         assert reservation_life.MOVES[state] == ()
         assert not any(state in states for states in reservation_life.VERBS.values())
+
+
+def test_a_drain_that_is_called_off_does_not_call_off_a_preemption() -> None:
+    state = being("active", ends_at=NOW + 60_000)
+    told = (
+        reservation.Preempted("pool_1", NOW, NOW + 30_000),
+        reservation.Ending(NOW + 10_000, "Drained"),
+        reservation.Stays(),
+    )
+    for event in told:
+        state = reservation_fold.evolve(state, event)
+    assert state.ending == reservation.Ending(NOW + 30_000, "Preempted")
+    assert reservation_terms.end_reason(state) == "Preempted"
