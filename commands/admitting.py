@@ -178,9 +178,6 @@ def _queued(draft: reservation.Drafted, priority: int, unit: Unit, room: _Room) 
     if room.behind is not None:
         guard = room.behind.verdict.guard
         reason, earliest = room.behind.verdict.reason, guard.start if guard is not None else None
-    elif draft.starts_at is None and draft.max_pending_seconds:
-        duration_ms = draft.duration_seconds * 1000
-        earliest = placing.earliest(unit.ports, draft.pool_id, draft.claim, duration_ms, unit.now)
     return reservation.Queued(
         pool_id=draft.pool_id,
         priority=priority,

@@ -28,9 +28,12 @@ class Behind(Struct, frozen=True):
 
 
 def helps(unit: Unit, draft: reservation.Drafted) -> bool:
-    """Whether there is more to decide than that there is no room: others are ahead, or there is spot to preempt."""
-    if unit.behind or draft.spot:
-        return unit.behind
+    """Whether there is more to tell than that there is no room: one that waits is promised a start, which those ahead
+    push back; and there may be spot to preempt."""
+    if unit.behind or draft.max_pending_seconds != 0:
+        return True
+    if draft.spot:
+        return False
     with unit.ports.calendars.locked(draft.pool_id) as calendar:
         return bool(calendar.spots)
 
@@ -38,7 +41,8 @@ def helps(unit: Unit, draft: reservation.Drafted) -> bool:
 def look(
     unit: Unit, reservation_id: str, draft: reservation.Drafted, priority: int, window: tuple[int, int]
 ) -> Behind | None:
-    """None where too many are ahead. Before it says that it waits it reads what the log had when it was asked."""
+    """None where too many are ahead. Before it says that it waits it reads what the log had when it was asked, unless
+    whoever looked before it did."""
     store, pool_id = unit.ports.store, draft.pool_id
     queue = store.queue(pool_id, (draft.spot, priority, draft.at), waiting.AHEAD + 1)
     if len(queue.ahead) > waiting.AHEAD:
@@ -47,7 +51,7 @@ def look(
     ahead = waiting.line(zip(queue.ahead, states, strict=True), unit.now)
     own = queueing.Waiter(reservation_id, draft.claim, window, draft.starts_at is None, spot=draft.spot)
     verdict, places = placing.choose_behind(unit.ports, pool_id, ahead, own, unit.now)
-    if places is None:
+    if places is None and unit.behind:
         unit.ports.calendars.lost(pool_id, (), window)
         verdict, places = placing.choose_behind(unit.ports, pool_id, ahead, own, unit.now)
     known = Behind(verdict, None, len(queue.ahead), queue.version)

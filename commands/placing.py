@@ -1,15 +1,12 @@
 """From a claim to allocations: what a placement of the pool's calendar becomes in the log (domain.md §5)."""
 
 from collections.abc import Sequence
-from typing import Final
 
 from msgspec import Struct
 
 from commands.ports import Ports, Store
 from domain import calendar, node, placement, pool, queueing, reservation
 from domain.claim import Claim
-
-EARLIEST_WITHIN_MS: Final = 366 * 86_400_000
 
 
 class Chosen(Struct, frozen=True):
@@ -109,9 +106,3 @@ def _allocate(on_node: node.State, allocation_id: str, member: placement.Member)
         scalars=dict(member.scalars),
         layout=member.layout,
     )
-
-
-def earliest(ports: Ports, pool_id: str, claim: Claim, duration_ms: int, now: int) -> int | None:
-    """The first instant (epoch ms) at which the claim would fit, if nothing new came; None within a year."""
-    with ports.calendars.locked(pool_id) as calendar:
-        return placement.earliest_start(calendar, claim, duration_ms, now, now + EARLIEST_WITHIN_MS, ports.selectors)

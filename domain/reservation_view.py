@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from domain import reservation
+from domain import reservation, reservation_life
 from domain.claim import DeviceLine, Scalar, Topology
 
 
@@ -48,6 +48,7 @@ class View(Struct, frozen=True, kw_only=True, rename="camel"):
 def view(id: str, state: reservation.State, version: int) -> View:
     draft = state.draft
     assert draft is not None, "a reservation's stream begins with its draft"
+    ending = None if state.status in reservation_life.FINAL else state.ending
     return View(
         id=id,
         tenant_id=draft.tenant_id,
@@ -55,14 +56,14 @@ def view(id: str, state: reservation.State, version: int) -> View:
         project_id=draft.project_id,
         state=state.status,
         state_reason=state.reason,
-        state_detail=state.awaits.detail if state.awaits and state.status == "awaiting-confirmation" else state.detail,
+        state_detail=_detail(state),
         degraded=state.degraded,
         starts_at=state.starts_at,
         ends_at=state.ends_at,
         duration_seconds=draft.duration_seconds,
-        earliest_start=state.earliest_start,
-        ending_at=state.ending.at if state.ending else None,
-        ending_reason=state.ending.reason if state.ending else None,
+        earliest_start=state.earliest_start if state.status == "pending" else None,
+        ending_at=ending.at if ending else None,
+        ending_reason=ending.reason if ending else None,
         lease_until=state.lease_until,
         confirm_until=state.awaits.until if state.awaits and state.status == "awaiting-confirmation" else None,
         devices=draft.claim.devices,
@@ -81,3 +82,11 @@ def view(id: str, state: reservation.State, version: int) -> View:
         created_at=draft.at,
         version=version,
     )
+
+
+def _detail(state: reservation.State) -> str | None:
+    """What a claim waited for says nothing any more of one that was called off, or failed for another reason."""
+    if state.awaits and state.status == "awaiting-confirmation":
+        return state.awaits.detail
+    stale = state.status == "cancelled" or (state.status == "failed" and state.reason != "Evicted")
+    return None if stale else state.detail

@@ -85,6 +85,28 @@ def test_a_gang_is_told_when_it_begins_and_only_what_ends_before_that_goes_past_
     assert shown(plane, gang)["earliestStart"] == running["endsAt"]
 
 
+def test_in_a_full_pool_the_create_itself_promises_a_start_after_those_ahead(plane: Plane) -> None:
+    pool_id, _ = plane.fleet(nodes=1, gpus=1, quota=99)
+    running = plane.acme.reserve(pool_id).json()
+    with by_hand(plane):
+        first = plane.acme.reserve(pool_id).json()
+        assert first["earliestStart"] == running["endsAt"]
+        second = plane.acme.reserve(pool_id).json()
+        assert (second["state"], second["stateReason"]) == ("pending", "NoCapacity")
+        assert second["earliestStart"] == running["endsAt"] + HOUR
+
+
+def test_what_was_promised_to_one_that_is_called_off_is_shown_no_more(plane: Plane) -> None:
+    pool_id, _ = plane.fleet(nodes=1, gpus=1, quota=99)
+    plane.acme.reserve(pool_id)
+    waiting = plane.acme.reserve(pool_id).json()
+    told = until_told(plane, waiting)
+    assert told["earliestStart"] is not None
+    assert told["stateDetail"] is not None
+    gone = plane.acme.ok("POST", f"/v1/reservations/{waiting['id']}/cancel", {})
+    assert (gone["state"], gone["earliestStart"], gone["stateDetail"]) == ("cancelled", None, None)
+
+
 def test_the_sum_fits_and_no_node_does(plane: Plane) -> None:
     """O20: nothing is booked, and what fits node by node is placed."""
     pool_id, _ = plane.fleet(nodes=2, gpus=3, quota=99)
