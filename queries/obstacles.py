@@ -1,6 +1,6 @@
 """What stands in a claim's way, as far as the caller may see it (domain.md §5, §10).
 
-Reservations that the caller may see are named; of others it is told only how long how much is busy.
+Reservations that the caller may see are named; of others it is told only how long something is busy.
 """
 
 from collections.abc import Sequence
@@ -124,7 +124,7 @@ def of_capacity(
     named = _named(read, taken, owner=owner)
     hidden = [one for one in taken if one.reservation_id is not None and one.reservation_id not in named]
     shown = [(one.until, _shown(one, owner=owner)) for one in taken if one not in hidden]
-    shown += [(until, _busy(until, hidden)) for until in {one.until for one in hidden}]
+    shown += [(until, _busy(until)) for until in {one.until for one in hidden}]
     shown.sort(key=lambda pair: pair[0])
     return [Obstacle(kind="capacity", message=said), *(obstacle for _, obstacle in shown[:MOST])]
 
@@ -151,14 +151,12 @@ def _shown(one: _Taken, *, owner: bool) -> Obstacle:
     )
 
 
-def _busy(until: int, hidden: Sequence[_Taken]) -> Obstacle:
-    """Others' bookings that end together are one: how many there are, and whose, is not told."""
-    those = [one for one in hidden if one.until == until]
+def _busy(until: int) -> Obstacle:
+    """Others' bookings that end together are one: how many there are, how large, and whose, is not told."""
     end = _end(until)
     return Obstacle(
         kind="busy",
         message="busy, not known until when" if end is None else f"busy until {end}",
-        devices=sum(one.devices for one in those),
         until=end,
     )
 
