@@ -62,7 +62,7 @@ def history(query: History, read: Reader) -> Answer:
     rows: list[Row] = [(entry.version, query.id, 0, msgspec.json.encode(entry)) for entry in entries]
     last = 1 if query.order == "desc" else here.version
     following: Place | None = (entries[-1].version, query.id) if entries and entries[-1].version != last else None
-    return reading.page(rows, following, here.position, MARK)
+    return reading.page(query, rows, following, here.position, MARK)
 
 
 def _page(query: History, read: Reader, place: Place | None, head: int) -> list[Recorded]:

@@ -73,7 +73,7 @@ def listed(
     position = read.as_of
     start = _start(request, position)
     found, place = reading.page_of(read, request, start, lambda place: _read(read, request, of, wanted, place), type)
-    return reading.page([_shown(read, row, view) for row in found], place, position, mark=MARK)
+    return reading.page(request, [_shown(read, row, view) for row in found], place, position, mark=MARK)
 
 
 def _start(request: Paged, position: int) -> Place | None:

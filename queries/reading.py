@@ -87,7 +87,7 @@ def filters(request: Listing, read: Reader) -> dict[str, Any]:
 
 
 def after(request: Paged, mark: str = "") -> Place | None:
-    """Where the page begins: behind the last row of the page before, which was of a list with this mark."""
+    """Where the page begins: behind the last row of the page before, which was of this list, order and mark."""
     if request.cursor is None:
         return None
     try:
@@ -95,9 +95,15 @@ def after(request: Paged, mark: str = "") -> Place | None:
         at, id, marked = msgspec.json.decode(decoded, type=tuple[int, str, str])
     except (binascii.Error, ValueError, msgspec.MsgspecError):
         at, id, marked = -1, "", ""
-    if not id.isprintable() or not id or at not in _INT64 or marked != mark:
+    if not id.isprintable() or not id or at not in _INT64 or marked != _of(request, mark):
         raise errors.Invalid("cursor", "is not the nextCursor of an earlier page")
     return at, id
+
+
+def _of(request: Paged, mark: str) -> str:
+    """The list that a cursor is of."""
+    list_ = type(request)
+    return f"{list_.__module__.removeprefix('queries.')}.{list_.__name__} {request.order}{mark}"
 
 
 def may_get(read: Reader, type: str, ids: Sequence[str]) -> frozenset[str]:
@@ -121,7 +127,7 @@ def listed(
 ) -> Answer:
     """One page of the rows that `sql` selects, in the order of place and id."""
     rows, place = page_of(read, request, after(request), lambda place: _read(read, request, sql, wanted, place), of)
-    return page([show(row) for row in rows], place, read.position)
+    return page(request, [show(row) for row in rows], place, read.position)
 
 
 def page_of(
@@ -168,8 +174,9 @@ def _read(
     ).fetchall()
 
 
-def page(rows: Sequence[Row], place: Place | None, position: int, mark: str = "") -> Answer:
-    cursor = None if place is None else base64.urlsafe_b64encode(msgspec.json.encode((*place, mark))).decode()
+def page(request: Paged, rows: Sequence[Row], place: Place | None, position: int, mark: str = "") -> Answer:
+    marked = _of(request, mark)
+    cursor = None if place is None else base64.urlsafe_b64encode(msgspec.json.encode((*place, marked))).decode()
     return Answer(body=Page(tuple(msgspec.Raw(row[3]) for row in rows), cursor), position=position)
 
 

@@ -105,3 +105,13 @@ def test_a_plain_user_lists_what_it_may_get_and_no_more(plane: Plane) -> None:
     assert plane.auditor.get("/v1/reservations").json()["items"] == []
     assert len(plane.auditor.ok("GET", "/v1/reservations?scope=fleet")["items"]) == 12
     assert plane.acme.get("/v1/reservations?scope=fleet").status_code == 403
+
+
+def test_a_cursor_goes_on_in_its_own_list_and_order_alone(plane: Plane) -> None:
+    for name in ("north", "south"):
+        plane.site(name)
+    cursor = plane.root.ok("GET", "/v1/sites?limit=1")["nextCursor"]
+    assert plane.root.get(f"/v1/sites?cursor={cursor}").status_code == 200
+    for path in ("/v1/pools?", "/v1/bookings?", "/v1/sites?order=desc&"):
+        answer = plane.root.get(f"{path}cursor={cursor}")
+        assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "cursor"), path
