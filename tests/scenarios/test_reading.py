@@ -110,6 +110,7 @@ def test_a_plain_user_lists_what_it_may_get_and_no_more(plane: Plane) -> None:
 def test_a_cursor_goes_on_in_its_own_list_and_order_alone(plane: Plane) -> None:
     for name in ("north", "south"):
         plane.site(name)
+    plane.settle()
     cursor = plane.root.ok("GET", "/v1/sites?limit=1")["nextCursor"]
     assert plane.root.get(f"/v1/sites?cursor={cursor}").status_code == 200
     for path in ("/v1/pools?", "/v1/bookings?", "/v1/sites?order=desc&"):
