@@ -1,6 +1,6 @@
 """Places what waits: in each pool by priority, then age, spot last (domain.md §5, domain/queueing.py)."""
 
-from collections.abc import Callable, Generator, Sequence, Set
+from collections.abc import Callable, Generator, Mapping, Sequence, Set
 from functools import partial
 
 from msgspec import Struct
@@ -57,20 +57,42 @@ def walk(
         elif (window := waiting.span(state, now)) is not None:
             planned[id] = loaded
             waiters.append(waiting.waiter(id, state, window))
-    left = placing.choose_in_order(ports, pool_id, waiters, now, seek=seek)
+    look = _Look(now, seek, skipped, frozenset(queue[skipped.after :]) if skipped else frozenset(), resting)
+    yield from _placing(ports, pool_id, waiters, planned, fence, look)
+
+
+class _Look(Struct, frozen=True):
+    """How a queue is looked at: when, whether for better starts, and who of it is beyond what is skipped, or rests."""
+
+    now: int
+    seek: bool
+    skipped: Skipped | None
+    beyond: frozenset[str]
+    resting: Set[str]
+
+
+def _placing(
+    ports: Ports,
+    pool_id: str,
+    waiters: Sequence[queueing.Waiter],
+    planned: Mapping[str, Loaded],
+    fence: Fence,
+    look: _Look,
+) -> Generator[Step]:
+    left = placing.choose_in_order(ports, pool_id, waiters, look.now, seek=look.seek)
     lost: list[str] = []
     unused: list[placing.Chosen] = []
-    beyond = set(queue[skipped.after :]) if skipped else set()
     try:
         for waiter in waiters:
             verdict, places = left.pop(0)
-            if waiter.id in resting:
+            if waiter.id in look.resting:
                 unused += places or ()
             elif places is not None:
-                ahead = verdict.ahead + (skipped.count if waiter.id in beyond and skipped else 0)
+                ahead = verdict.ahead + (look.skipped.count if waiter.id in look.beyond and look.skipped else 0)
                 yield waiter.id, partial(_place, ports, pool_id, replace(verdict, ahead=ahead), places, fence, lost)
-            elif _worth_telling(planned[waiter.id].state.waits, verdict, seek):
-                yield waiter.id, partial(_tell, store, pool_id, waiter.id, planned[waiter.id], verdict, fence)
+            elif _worth_telling(planned[waiter.id].state.waits, verdict, look.seek):
+                tell = partial(_tell, ports.store, pool_id, waiter.id, planned[waiter.id], verdict, fence)
+                yield waiter.id, tell
             if lost:
                 return
     finally:
