@@ -125,7 +125,7 @@ def _in_the_way(reservation_id: str, since: int, until: int, unit: Unit) -> erro
     named: list[str] = []
     for other in ahead:
         seen = unit.ports.store.resolve(session.tenant_id, "compute-reservation", other.reservation_id or "")
-        if seen and unit.ports.authorizer.authorize(session, "compute:reservations:get", seen).allowed:
+        if seen and unit.ports.authorizer.foresee(session, "compute:reservations:get", seen).verdict == "allowed":
             named.append(f"{seen.id} from {other.since}")
         else:
             named.append(f"busy from {other.since}")

@@ -80,13 +80,17 @@ class Call(Struct, frozen=True, kw_only=True):
 
 
 class Answer(Struct, frozen=True, kw_only=True):
-    """`position` is the log position of the command's last event (a list: what it shows), `version` the stream's."""
+    """`position` is the log position of the command's last event (a list: what it shows), `version` the stream's.
+
+    A body that is `of_the_moment` tells more than the version does.
+    """
 
     body: Any
     status: int = 200
     position: int | None = None
     version: int | None = None
     replayed: bool = False
+    of_the_moment: bool = False
 
 
 class Page(Struct, Generic[T], frozen=True, rename="camel", omit_defaults=True):

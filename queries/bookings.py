@@ -1,11 +1,13 @@
 """Bookings as the database holds them: the pool's owner sees all, a tenant its own (domain.md §10)."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from msgspec import Meta, Struct
 
 from domain import errors
 from domain.operation import Answer, Listing, Operation, Page
+from queries import allocations
 from queries.reading import Reader, filters, listed
 
 
@@ -51,7 +53,13 @@ def list_(query: List, read: Reader) -> Answer:
       AND (%(reservation_id)s::text IS NULL OR b.reservation_id = %(reservation_id)s)
       AND b.during && int8range(%(from_)s, %(until)s)
     """
-    return listed(read, query, sql, filters(query, read))
+    return listed(read, query, sql, filters(query, read), _may_see)
+
+
+def _may_see(read: Reader, ids: Sequence[str]) -> frozenset[str]:
+    of = {id: id.rpartition("|")[2] for id in ids}
+    seen = allocations.may_see(read, list(dict.fromkeys(of.values())))
+    return frozenset(id for id, allocation_id in of.items() if allocation_id in seen)
 
 
 OPERATIONS = (

@@ -47,7 +47,7 @@ def get(query: Get, read: Reader) -> Answer:
         committed_gpu_hours=committed / budget.HOUR_MS,
         left_gpu_hours=None if gpu_ms is None else _hours(gpu_ms - spent - committed),
     )
-    return Answer(body=body, position=read.position)
+    return Answer(body=body, position=read.position, version=loaded.version, of_the_moment=True)
 
 
 def _hours(gpu_ms: int | None) -> float | None:

@@ -14,6 +14,7 @@ MOST: Final = 1_000
 """Points of one answer."""
 
 _DAY_MS: Final = 24 * 3_600_000
+_LONGEST_S: Final = 366 * 86_400
 
 
 class Timeline(Reading, frozen=True, kw_only=True):
@@ -22,7 +23,7 @@ class Timeline(Reading, frozen=True, kw_only=True):
     pool_id: str
     from_: Annotated[int, Meta(ge=0, le=2**53, description="epoch ms, default now")] | None = None
     until: Annotated[int, Meta(ge=0, le=2**53, description="epoch ms, default a day after from")] | None = None
-    step: Annotated[int, Meta(ge=1, le=366 * 86_400, description="seconds")] = 3_600
+    step: Annotated[int, Meta(ge=1, le=_LONGEST_S, description="seconds")] = 3_600
     project_id: Annotated[str, Meta(description="what is left for claims of this project")] | None = None
 
 
@@ -37,6 +38,8 @@ def timeline(query: Timeline, read: Reader) -> Answer:
     count = -(-(until - first) // step)
     if count > MOST:
         least = -(-(until - first) // (MOST * 1000))
+        if least > _LONGEST_S:
+            raise errors.Invalid("until", f"lies further ahead than {MOST} steps of {_LONGEST_S} seconds reach")
         raise errors.Invalid("step", f"makes {count} points, at most {MOST} are shown; take {least} seconds or more")
     rows = capacity.told(read, query.pool_id, query.project_id, Points(first, step, count))
     return Answer(body=rows, position=read.position)

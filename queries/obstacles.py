@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 
 from msgspec import Struct
 
-from domain import budget, errors, reservation
+from domain import budget, errors, reservation, waiting
 from domain.access import Foresight
 from queries.quota_peaks import Peak
 from queries.reading import Reader, may_get
@@ -98,7 +98,8 @@ def of_quota(peaks: Sequence[Peak]) -> list[Obstacle]:
 def of_queue(ahead: int) -> list[Obstacle]:
     if not ahead:
         return []
-    return [Obstacle(kind="queue", message=f"of the pool's queue, {ahead} come before it")]
+    many = f"more than {waiting.AHEAD}" if ahead > waiting.AHEAD else ahead
+    return [Obstacle(kind="queue", message=f"of the pool's queue, {many} come before it")]
 
 
 def of_capacity(

@@ -70,7 +70,7 @@ def get(query: Get, read: Reader) -> Answer:
     )
     set_at = state.set_at if loaded.version else None
     body = View(kind=query.kind, id=query.id, set_at=set_at, at=read.now, resources=resources)
-    return Answer(body=body, position=read.position)
+    return Answer(body=body, position=read.position, version=loaded.version, of_the_moment=True)
 
 
 def _use(resource: str, limit: int | None, used: tuple[int, int, int | None]) -> Use:

@@ -52,7 +52,7 @@ def get(query: Get, read: Reader) -> Answer:
         return answer
     row = read.connection.execute(_POSITION, (query.id,), prepare=True).fetchone()
     place = row[0] if row else 0
-    return replace(answer, body=replace(answer.body, queue_position=place or None))
+    return replace(answer, body=replace(answer.body, queue_position=place or None), of_the_moment=True)
 
 
 OPERATIONS = (

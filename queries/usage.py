@@ -74,8 +74,8 @@ def _sql(group_by: tuple[By, ...]) -> LiteralString:
         "SELECT 0::bigint, jsonb_build_array("
         + names
         + ")::text, 0::bigint, convert_to(json_strip_nulls(json_build_object("
-        "'resource', resource, 'deviceHours', (sum(amount * ms) / 3600000)::float8,"
-        "'gpuHours', (sum(gpus * ms) / 3600000)::float8, 'from', min(starts_at), 'until', max(ends_at)"
+        "'resource', resource, 'deviceHours', (sum(amount * ms)::float8 / 3600000),"
+        "'gpuHours', (sum(gpus * ms)::float8 / 3600000), 'from', min(starts_at), 'until', max(ends_at)"
         + shown
         + "))::text, 'UTF8')"
         + _RAN

@@ -55,10 +55,14 @@ def encode(operation: Operation, answer: Answer) -> Encoded:
     body = b"" if answer.status == 204 else msgspec.json.encode(answer.body)
     etag = None
     if answer.version is not None:
-        etag = f'"{answer.version}"'
+        etag = f'"{answer.version}.{_digest(body)}"' if answer.of_the_moment else f'"{answer.version}"'
     elif operation.in_url:
-        etag = f'W/"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
+        etag = f'W/"{_digest(body)}"'
     return Encoded(answer, body, etag, _identifier(answer))
+
+
+def _digest(body: bytes) -> str:
+    return hashlib.blake2b(body, digest_size=12).hexdigest()
 
 
 def reply(encoded: Encoded, location: str | None, if_none_match: str | None) -> Reply:

@@ -27,7 +27,7 @@ Identify = Callable[[str], Session | None]
 _DECORATORS: Final = {"GET": get, "POST": post, "PUT": put, "PATCH": patch, "DELETE": delete}
 _PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
 _BEARER: Final = re.compile(r"[Bb][Ee][Aa][Rr][Ee][Rr] +([A-Za-z0-9._~+/-]{1,4096}=*)")
-_VERSION: Final = re.compile(r'"([0-9]{1,18})"')
+_VERSION: Final = re.compile(r'"([0-9]{1,18})(?:\.[0-9a-f]{24})?"')
 _ONCE: Final = (b"idempotency-key", b"if-match", b"if-none-match", b"authorization", b"content-type")
 
 

@@ -62,6 +62,16 @@ def test_the_owner_sees_all_on_its_nodes_and_a_tenant_its_own(plane: Plane) -> N
     assert len(listed(plane, plane.auditor, "&scope=fleet")) == 2
 
 
+def test_a_plain_user_sees_what_its_own_reservations_have_and_nothing_of_its_tenants_others(plane: Plane) -> None:
+    pool_id, _ = plane.fleet()
+    plane.acme.reserve(pool_id)
+    own = plane.acme_user.reserve(pool_id).json()["id"]
+    plane.settle()
+    for path in ("/v1/allocations", "/v1/bookings"):
+        assert [row["reservationId"] for row in plane.acme_user.ok("GET", path)["items"]] == [own]
+        assert len(plane.acme.ok("GET", path)["items"]) == 2, "its administrator sees all of the tenant's"
+
+
 def test_pages_go_on_where_the_last_ended(plane: Plane) -> None:
     pool_id, _ = plane.fleet()
     for _ in range(3):

@@ -157,6 +157,7 @@ def test_a_timeline_is_bounded_and_says_by_field_what_would_be_right(plane: Plan
         f"from={now}&until={now}": "until",
         f"until={now - 1}": "until",
         f"from={now}&until={now + 1_000_001}&step=1": "step",
+        f"until={2**53}": "until",
         "step=0": "step",
         "from=x": "from",
         "projectId=prj_01arz3ndektsv4rrffq69g5fav": "projectId",

@@ -47,6 +47,19 @@ def test_a_tenants_quota_counts_all_its_pools_and_what_it_does_not_name_is_unlim
     assert plane.acme.reserve(second, devices=gpus(3)).status_code == 201, "an empty map takes the quota away"
 
 
+def test_what_a_get_shows_is_what_if_match_names(plane: Plane) -> None:
+    for path, body in (
+        ("/v1/quotas/tenant/acme", {"limits": {"gpu": 4}}),
+        ("/v1/budgets/tenant/acme", {"gpuHours": 4}),
+    ):
+        unset = plane.root.get(path).headers["etag"]
+        assert plane.root.call("PUT", path, body, If_Match=unset).status_code == 200
+        stale = plane.root.call("PUT", path, body, If_Match=unset)
+        assert (stale.status_code, stale.json()["code"]) == (412, "STALE_VERSION"), stale.text
+        current = plane.root.get(path).headers["etag"]
+        assert plane.root.call("PUT", path, body, If_Match=current).status_code == 200
+
+
 def test_the_owners_own_claims_count_in_its_tenant(plane: Plane) -> None:
     pool_id, _ = plane.fleet()
     limit(plane.root, "tenant", "platform", gpu=2)
