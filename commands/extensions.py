@@ -44,7 +44,8 @@ def extend(command: Extend, unit: Unit) -> Outcome:
     assert drafted is not None, "whatever takes an extension has an end"
     check(command, state, unit.now)
     if command.ends_at == state.ends_at:
-        return Outcome((changed(command.id, loaded, []),))
+        kept = Change(extension_id, 0, (drafted, extension.Applied(unit.admission_id, unit.now)))
+        return Outcome((changed(command.id, loaded, []), kept))
     refused = _refused(command, state, unit)
     if refused is not None:
         return _denied(extension_id, drafted, loaded, refused)

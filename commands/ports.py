@@ -136,9 +136,6 @@ class Store(Protocol):
     def following(self, reservation_id: str, since: int, until: int) -> list[Following]:
         """Who has any of this reservation's devices in `[since, until)`, soonest first; of many the first twenty."""
 
-    def waiting(self, pool_id: str) -> bool:
-        """Whether anybody waits in the pool's queue."""
-
     def queue(self, pool_id: str, place: tuple[bool, int, int], limit: int) -> Queue:
         """The first `limit` of those who are ahead of a place, which is a claim's spot, priority and since."""
 

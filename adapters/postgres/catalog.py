@@ -195,9 +195,6 @@ class CatalogReader:
             rows = connection.execute(sql, (reservation_id, reservation_id, since, until), prepare=True).fetchall()
         return [Following(*row) for row in rows]
 
-    def waiting(self, pool_id: str) -> bool:
-        return self._row("SELECT 1 FROM pool_queue WHERE pool_id = %s LIMIT 1", (pool_id,)) is not None
-
     def queue(self, pool_id: str, place: tuple[bool, int, int], limit: int) -> Queue:
         spot, priority, since = place
         params = {"pool": pool_id, "spot": spot, "priority": priority, "since": since, "limit": limit}

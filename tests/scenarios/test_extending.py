@@ -77,6 +77,17 @@ def test_the_same_key_answers_the_same_again_and_another_body_is_refused(plane: 
     assert plane.acme.post(path, {"endsAt": made["endsAt"]}).json()["errors"][0]["field"] == "Idempotency-Key"
 
 
+def test_a_key_that_changed_nothing_changes_nothing_later_either(plane: Plane) -> None:
+    pool_id, _ = plane.fleet(gpus=1)
+    made = plane.acme.reserve(pool_id, startsAt=plane.store.now() + HOUR).json()
+    same = extend(plane.acme, made, made["endsAt"], "same")
+    assert (same.status_code, same.json()) == (200, made)
+    assert extend(plane.acme, made, made["endsAt"] + HOUR).json()["endsAt"] == made["endsAt"] + HOUR
+    again = extend(plane.acme, made, made["endsAt"], "same")
+    assert (again.headers["idempotency-replayed"], again.json()) == ("true", made)
+    assert plane.acme.ok("GET", f"/v1/reservations/{made['id']}")["endsAt"] == made["endsAt"] + HOUR
+
+
 def test_a_running_tenant_is_never_moved_to_another_device(plane: Plane, fence: Fence) -> None:
     """O06: the second GPU is free; the one that it has is booked."""
     pool_id, _ = plane.fleet(gpus=2)

@@ -87,19 +87,20 @@ def test_a_gang_is_told_when_it_begins_and_only_what_ends_before_that_goes_past_
 
 def test_the_etag_of_what_waits_changes_with_its_place_and_still_names_the_version(plane: Plane) -> None:
     pool_id, _ = plane.fleet(nodes=1, gpus=1, quota=99)
-    plane.acme.reserve(pool_id)
-    first, second = (plane.acme.reserve(pool_id).json() for _ in range(2))
-    path = f"/v1/reservations/{second['id']}"
-    before = plane.acme.get(path)
-    etag = before.headers["etag"]
-    assert plane.acme.get(path, If_None_Match=etag).status_code == 304
-    plane.acme.ok("POST", f"/v1/reservations/{first['id']}/cancel", {})
-    after = plane.acme.get(path, If_None_Match=etag)
-    assert after.status_code == 200, "its place is another, whatever its version"
-    assert (before.json()["queuePosition"], after.json()["queuePosition"]) == (2, 1)
-    assert plane.acme.call("POST", f"{path}/cancel", {}, If_Match='"99"').status_code == 412
-    current = plane.acme.get(path).headers["etag"]
-    assert plane.acme.call("POST", f"{path}/cancel", {}, If_Match=current).status_code == 200
+    with by_hand(plane):
+        plane.acme.reserve(pool_id)
+        first, second = (plane.acme.reserve(pool_id).json() for _ in range(2))
+        path = f"/v1/reservations/{second['id']}"
+        before = plane.acme.get(path)
+        etag = before.headers["etag"]
+        assert plane.acme.get(path, If_None_Match=etag).status_code == 304
+        plane.acme.ok("POST", f"/v1/reservations/{first['id']}/cancel", {})
+        after = plane.acme.get(path, If_None_Match=etag)
+        assert after.status_code == 200, "its place is another, whatever its version"
+        assert (before.json()["queuePosition"], after.json()["queuePosition"]) == (2, 1)
+        assert plane.acme.call("POST", f"{path}/cancel", {}, If_Match='"99"').status_code == 412
+        current = plane.acme.get(path).headers["etag"]
+        assert plane.acme.call("POST", f"{path}/cancel", {}, If_Match=current).status_code == 200
 
 
 def test_in_a_full_pool_the_create_itself_promises_a_start_after_those_ahead(plane: Plane) -> None:
