@@ -24,7 +24,7 @@ State = Literal["placed", "pending", "awaiting-confirmation", "denied", "expired
 class Preview(asking.Asking, frozen=True, kw_only=True):
     """The body of reservations.create; with `without` or `quotas` it asks what would be if."""
 
-    without: Annotated[tuple[str, ...], Meta(max_length=1024, description="nodes of yours that are left out")] = ()
+    without: Annotated[tuple[str, ...], Meta(max_length=64, description="nodes of yours that are left out")] = ()
     quotas: Annotated[
         dict[offering.Resource, offering.Amount], Meta(description="limits that stand for those of every quota")
     ] = {}

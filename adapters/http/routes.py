@@ -116,7 +116,7 @@ async def _call(operation: Operation, wiring: Wiring, scope: Scope, headers: dic
     if operation.credential == "session" and token is not None:
         session = await identified(wiring, token)
     if session is not None:
-        wiring.limiter.admit(session.tenant_id, session.identity_id, read=operation.is_query)
+        wiring.limiter.admit(session.tenant_id, session.identity_id, read=operation.in_url)
         scope["better_compute.caller"] = f"{session.tenant_id}/{session.identity_id}"  # type: ignore[typeddict-unknown-key]
     else:
         client = scope.get("client")

@@ -1,5 +1,6 @@
 """The queue of a pool: who waits is told why and until when, and nobody behind delays that."""
 
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from commands.ports import Race
 from domain import reservation
 from domain.event import Append, Change
 from facts import META
-from given import Plane
+from given import DEADLINE_S, Plane
 
 HOUR = 3_600_000
 
@@ -24,7 +25,9 @@ def shown(plane: Plane, made: Any) -> Any:
 
 def until_told(plane: Plane, made: Any) -> Any:
     """What is shown of a waiting claim once the scheduler has looked at it."""
+    deadline = time.monotonic() + DEADLINE_S
     while plane.store.load(made["id"]).state.waits is None:
+        assert time.monotonic() < deadline, "it is told nothing"
         plane.wired.follower.wait(plane.wired.follower.position + 1, 0.02)
     return shown(plane, made)
 
