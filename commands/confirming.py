@@ -15,7 +15,10 @@ class Confirm(Request, frozen=True, kw_only=True):
 
 
 def confirm(command: Confirm, unit: Unit) -> Outcome:
-    """Decided twice: that this may be confirmed, and the create itself, for the person (both are kept)."""
+    """Decided twice: that this may be confirmed, and the create itself, for the person (both are kept).
+
+    Who was not told that it takes more than the budget has left is asked about that as well.
+    """
     unit.decide(unit.resolve("compute-reservation", command.id, "id"))
     loaded = unit.existing(command.id)
     state: reservation.State = loaded.state
@@ -27,12 +30,12 @@ def confirm(command: Confirm, unit: Unit) -> Outcome:
     assert state.awaits is not None
     if state.awaits.until <= unit.now:
         raise errors.Conflict("the time to confirm it is over; ask again with a new key")
-    asked = admitting.Asked(command.id, state.draft, loaded.version)
+    asked = admitting.Asked(command.id, state.draft, loaded.version, state.awaits.until)
     try:
         unit.decide(admitting.resource(asked), CREATE)
     except errors.AccessDenied as refusal:
         return admitting.denied(asked, refusal, admitted=True)
-    return admitting.admit(asked, unit, confirmed=True)
+    return admitting.admit(asked, unit, confirmed=state.awaits.reason == "OverBudget")
 
 
 def confirmed(state: reservation.State) -> bool:

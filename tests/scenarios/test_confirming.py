@@ -122,6 +122,17 @@ def test_the_person_confirms_in_a_session_of_their_own(plane: Plane, agent: Clie
     assert agent.reserve(pool_id, "job", devices=TWO).json()["id"] == made["id"]
 
 
+def test_a_yes_to_the_agent_is_no_yes_to_more_than_the_budget(plane: Plane, agent: Client) -> None:
+    pool_id, _ = plane.fleet(gpus=2)
+    made = agent.reserve(pool_id, devices=TWO).json()
+    plane.root.ok("PUT", "/v1/budgets/tenant/acme", {"gpuHours": 1})
+    plane.root.ok("PATCH", f"/v1/pools/{pool_id}", {"policy": {"admission": {"budgetCheck": "confirm"}}})
+    asked = confirm(plane.acme, made).json()
+    assert (asked["state"], asked["stateReason"]) == ("awaiting-confirmation", "OverBudget")
+    assert asked["confirmUntil"] == made["confirmUntil"]
+    assert confirm(plane.acme, made).json()["state"] == "placed"
+
+
 def test_confirming_goes_the_way_of_a_create(plane: Plane, agent: Client) -> None:
     """No room: it waits; over quota: it is denied; now or never: it is too late."""
     pool_id, _ = plane.fleet(gpus=2, quota=4)
