@@ -23,10 +23,10 @@ AT_ONCE: Final = 200
 
 _UNREACHABLE: LiteralString = "SELECT id, session, pool_id FROM nodes WHERE connectivity = 'unreachable'"
 _DUE: LiteralString = """
-SELECT id FROM nodes WHERE due_at <= database_ms() AND NOT id = ANY(%s) ORDER BY due_at, id LIMIT %s
+SELECT id FROM nodes WHERE due_at <= (SELECT database_ms()) AND NOT id = ANY(%s) ORDER BY due_at, id LIMIT %s
 """
 _COMMANDS: LiteralString = """
-SELECT id FROM node_commands WHERE due_at <= database_ms() AND NOT id = ANY(%s) ORDER BY due_at, id LIMIT %s
+SELECT id FROM node_commands WHERE due_at <= (SELECT database_ms()) AND NOT id = ANY(%s) ORDER BY due_at, id LIMIT %s
 """
 _STALE: LiteralString = """
 SELECT seen.node_id, seen.inventory_at FROM node_sightings AS seen JOIN nodes ON nodes.id = seen.node_id

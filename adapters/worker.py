@@ -28,12 +28,23 @@ IDLE_LOOK_TICKS: Final = 30
 AT_ONCE: Final = 200
 
 _DUE: LiteralString = """
-SELECT database_ms(), ARRAY(
-    SELECT id FROM reservations WHERE due_at <= database_ms() AND NOT id = ANY(%s)
-    ORDER BY due_rank, due_at, id LIMIT %s
+SELECT clock.now, ARRAY(
+    SELECT id FROM (
+        (SELECT id, due_rank, due_at FROM reservations
+         WHERE due_rank = 0 AND due_at <= clock.now AND NOT id = ANY(%(resting)s)
+         ORDER BY due_at, id LIMIT %(most)s)
+        UNION ALL
+        (SELECT id, due_rank, due_at FROM reservations
+         WHERE due_rank = 1 AND due_at <= clock.now AND NOT id = ANY(%(resting)s)
+         ORDER BY due_at, id LIMIT %(most)s)
+    ) AS due ORDER BY due_rank, due_at, id LIMIT %(most)s
 )
+FROM (SELECT database_ms() AS now OFFSET 0) AS clock
 """
-"""After an outage all ends that are overdue come first: each may be what a start waits for."""
+"""After an outage all ends that are overdue come first: each may be what a start waits for.
+
+The clock is asked once: compared with a volatile function, every row that is due some day would be looked at.
+"""
 
 _QUEUED: LiteralString = "SELECT pool_id, count(*) FROM pool_queue GROUP BY pool_id ORDER BY pool_id"
 _QUEUE: LiteralString = """
@@ -155,6 +166,6 @@ class Worker:
     def _due(self) -> tuple[int, list[str]]:
         """The database's clock in epoch ms, and what is due by it."""
         with self._pool.connection() as connection:
-            row = connection.execute(_DUE, (self._resting.ids(), AT_ONCE), prepare=True).fetchone()
+            row = connection.execute(_DUE, {"resting": self._resting.ids(), "most": AT_ONCE}, prepare=True).fetchone()
         assert row is not None
         return row

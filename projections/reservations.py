@@ -25,7 +25,7 @@ CREATE TABLE reservations (
 CREATE INDEX reservations_by_tenant ON reservations (tenant_id, created_at, id);
 CREATE INDEX reservations_by_id ON reservations (tenant_id, id);
 CREATE INDEX reservations_by_pool ON reservations (pool_id, created_at, id);
-CREATE INDEX reservations_due ON reservations (due_at, due_rank, id) WHERE due_at IS NOT NULL;
+CREATE INDEX reservations_due ON reservations (due_rank, due_at, id) WHERE due_at IS NOT NULL;
 CREATE INDEX reservations_lacking ON reservations (pool_id, id) WHERE lacking > 0;
 """
 

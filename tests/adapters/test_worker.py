@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -372,3 +373,34 @@ def test_room_that_comes_between_is_shown_to_the_gang_first(house: House, monkey
     assert house.status(waiting) == "pending"
     running.tick()
     assert (nodes_of(house, gang), house.status(waiting)) == ([house.node_id, *spares], "pending")
+
+
+LATER = (
+    "SELECT 'later' || n, 'acme', 'pool_1', 'placed', 8e12 + n, n % 2, 0, 1, 1, 1, '' FROM generate_series(1, 20000) AS n"
+)
+
+
+def looked_at(plan: dict[str, Any]) -> int:
+    """How many rows the parts of a plan gave or threw away, all together."""
+    own = plan["Actual Rows"] + plan.get("Rows Removed by Filter", 0) if plan.get("Relation Name") else 0
+    return int(own * plan["Actual Loops"]) + sum(looked_at(part) for part in plan.get("Plans", ()))
+
+
+@pytest.mark.parametrize("connection_knows", [True, False], ids=["prepared", "new"])
+def test_what_is_due_is_found_without_looking_at_what_is_due_some_day(house: House, connection_knows: bool) -> None:
+    due = house.due(0)
+    house.look()
+    with house.given.connections.connection() as connection:
+        connection.execute(
+            "INSERT INTO reservations"
+            " (id, tenant_id, pool_id, state_name, due_at, due_rank, lacking, created_at, since, version, state) " + LATER
+        )
+        connection.execute("ANALYZE reservations")
+        connection.execute(f"SET plan_cache_mode = {'force_generic_plan' if connection_knows else 'auto'}")
+        asked = {"resting": ["rsv_x"], "most": 200}
+        row = connection.execute("EXPLAIN (ANALYZE, FORMAT JSON) " + worker._DUE, asked).fetchone()
+        found = connection.execute(worker._DUE, asked).fetchone()
+    assert row is not None
+    assert found is not None
+    assert found[1] == [due]
+    assert looked_at(row[0][0]["Plan"]) <= 4
