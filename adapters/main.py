@@ -81,8 +81,8 @@ class Plane:
         consumers = (self.calendars.consume, self.runner.apply, self._tell_gateway)
         self.follower = Follower(following, consumers, at_rest=self.runner.at_rest)
         self.dispatcher = Dispatcher(self.ports, self.store, reads, self.shown, self._wait_shown, self.head)
-        self.worker = Worker(self.ports, reads, self.calendars, self.mint("sess"))
-        self.watch = NodeWatch(self.store, reads, self.mint)
+        self.worker = Worker(self.ports, commands, self.calendars, self.mint("sess"))
+        self.watch = NodeWatch(self.store, commands, self.mint)
         self.ownership = Ownership(self.gateway, reads, self.mint)
         self.housekeeping = Housekeeping(
             Job("gateway leases", 0, self.ownership.beat, at_stop=self.ownership.release),

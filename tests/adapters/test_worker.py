@@ -13,6 +13,7 @@ from adapters.calendars import Calendars
 from adapters.cel import CelSelectors
 from adapters.controller import Resting
 from adapters.postgres.leases import LOOK_S, TTL_S
+from adapters.postgres.pool import find_by_key
 from adapters.postgres.runner import Runner
 from adapters.worker import Worker
 from commands.ports import Ports
@@ -375,9 +376,7 @@ def test_room_that_comes_between_is_shown_to_the_gang_first(house: House, monkey
     assert (nodes_of(house, gang), house.status(waiting)) == ([house.node_id, *spares], "pending")
 
 
-LATER = (
-    "SELECT 'later' || n, 'acme', 'pool_1', 'placed', 8e12 + n, n % 2, 0, 1, 1, 1, '' FROM generate_series(1, 20000) AS n"
-)
+LATER = "SELECT 'later' || n, 'acme', 'pool_1', 'placed', 8e12 + n, n % 2, 0, 1, 1, 1, '' FROM generate_series(1, 20000) AS n"
 
 
 def looked_at(plan: dict[str, Any]) -> int:
@@ -386,18 +385,15 @@ def looked_at(plan: dict[str, Any]) -> int:
     return int(own * plan["Actual Loops"]) + sum(looked_at(part) for part in plan.get("Plans", ()))
 
 
-@pytest.mark.parametrize("connection_knows", [True, False], ids=["prepared", "new"])
-def test_what_is_due_is_found_without_looking_at_what_is_due_some_day(house: House, connection_knows: bool) -> None:
+def test_what_is_due_is_found_without_looking_at_what_is_due_some_day(house: House) -> None:
+    """Also by a plan that was made when nothing was due at all (decision 9)."""
     due = house.due(0)
     house.look()
+    asked = {"resting": ["rsv_x"], "most": 200}
     with house.given.connections.connection() as connection:
-        connection.execute(
-            "INSERT INTO reservations"
-            " (id, tenant_id, pool_id, state_name, due_at, due_rank, lacking, created_at, since, version, state) " + LATER
-        )
-        connection.execute("ANALYZE reservations")
-        connection.execute(f"SET plan_cache_mode = {'force_generic_plan' if connection_knows else 'auto'}")
-        asked = {"resting": ["rsv_x"], "most": 200}
+        find_by_key(connection)
+        connection.execute(worker._DUE, asked, prepare=True)
+        connection.execute(LATER)
         row = connection.execute("EXPLAIN (ANALYZE, FORMAT JSON) " + worker._DUE, asked).fetchone()
         found = connection.execute(worker._DUE, asked).fetchone()
     assert row is not None
