@@ -376,7 +376,11 @@ def test_room_that_comes_between_is_shown_to_the_gang_first(house: House, monkey
     assert (nodes_of(house, gang), house.status(waiting)) == ([house.node_id, *spares], "pending")
 
 
-LATER = "SELECT 'later' || n, 'acme', 'pool_1', 'placed', 8e12 + n, n % 2, 0, 1, 1, 1, '' FROM generate_series(1, 20000) AS n"
+LATER = """
+INSERT INTO reservations
+    (id, tenant_id, pool_id, state_name, due_at, due_rank, lacking, created_at, since, version, state)
+SELECT 'later' || n, 'acme', 'pool_1', 'placed', 8e12 + n, n % 2, 0, 1, 1, 1, '' FROM generate_series(1, 20000) AS n
+"""
 
 
 def looked_at(plan: dict[str, Any]) -> int:
