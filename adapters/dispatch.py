@@ -17,7 +17,7 @@ from domain.access import Resource, Session
 from domain.operation import Answer, Call, Operation, Reading, Request
 from projections import table
 from queries import past
-from queries.reading import Ahead, Reader
+from queries.reading import LookAhead, Reader
 
 WAIT_S: Final = 2.0
 _TABLES: Final = ", ".join(f"public.{name}" for of in table.ALL for name in rebuild.tables(of))
@@ -96,6 +96,10 @@ class Dispatcher:
         def decide(resource: Resource) -> None:
             self.gatekeeper.decide(session, operation.action, resource, call.request_id)
 
+        def offer(pool_id: str) -> tuple[str, int] | None:
+            found = self._store.offer(session.tenant_id, pool_id)
+            return None if found is None else (found.id, found.priority)
+
         return Reader(
             connection,
             session,
@@ -113,11 +117,13 @@ class Dispatcher:
             decide,
             self._store.load,
             self._store.versions,
-            Ahead(
+            LookAhead(
                 self.ports.calendars.locked,
                 self.ports.selectors,
                 lambda action, resource: self.ports.authorizer.foresee(session, action, resource),
                 self.ports.budgets.accounts,
+                offer,
+                lambda pool_id, place, limit: self._store.queue(pool_id, place, limit).ahead,
             ),
             earlier,
         )

@@ -35,7 +35,7 @@ class Asked(Struct, frozen=True):
 def resource(asked: Asked) -> access.Resource:
     """What the create is decided on: the exact draft (domain.md §10)."""
     draft = asked.draft
-    attributes = reservation.attributes(draft)
+    attributes = asking.attributes(draft)
     return access.Resource("compute-reservation", asked.id, draft.tenant_id, attributes, "compute-pool", draft.pool_id)
 
 

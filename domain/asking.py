@@ -93,6 +93,21 @@ def draft(
     )
 
 
+def attributes(draft: reservation.Drafted) -> dict[str, str | int | float | bool | list[str]]:
+    """What a policy reads of a draft; durationHours is the exact seconds / 3600 (domain.md §10)."""
+    known: dict[str, str | int | float | bool | None] = {
+        "region": draft.region,
+        "gpuModel": draft.gpu_model,
+        "gpuCount": draft.gpu_count,
+        "durationHours": draft.duration_seconds / 3600,
+        "binding": draft.binding,
+        "projectId": draft.project_id,
+        "ownerId": draft.identity_id,
+        "spot": draft.spot,
+    }
+    return {name: value for name, value in known.items() if value is not None}
+
+
 def at_once(draft: reservation.Drafted, now: int) -> Window:
     """When it runs if it need not wait; a start that comes late keeps its end, and leaves less or nothing."""
     start = now if draft.starts_at is None else draft.starts_at

@@ -385,18 +385,3 @@ class State(Struct, frozen=True):
     prepare_by: dict[str, int] = {}
     degraded: str | None = None
     missing: tuple[str, ...] = ()
-
-
-def attributes(draft: Drafted) -> dict[str, str | int | float | bool | list[str]]:
-    """What a policy reads of a draft; durationHours is the exact seconds / 3600 (domain.md §10)."""
-    known: dict[str, str | int | float | bool | None] = {
-        "region": draft.region,
-        "gpuModel": draft.gpu_model,
-        "gpuCount": draft.gpu_count,
-        "durationHours": draft.duration_seconds / 3600,
-        "binding": draft.binding,
-        "projectId": draft.project_id,
-        "ownerId": draft.identity_id,
-        "spot": draft.spot,
-    }
-    return {name: value for name, value in known.items() if value is not None}

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from domain import node, offering, pool, project, reservation, site, tenant
+from domain import asking, node, offering, pool, project, reservation, site, tenant
 from domain.event import Recorded
 from projections.projection import Inline, Phase, Statement
 
@@ -127,7 +127,7 @@ def fold(recorded: Recorded) -> Iterator[Statement]:
         case offering.Offered() | offering.Changed() | offering.Withdrawn() as event:
             yield from _of_offering(stream, event)
         case reservation.Drafted() as event:
-            decided = reservation.attributes(event)
+            decided = asking.attributes(event)
             yield _put("compute-reservation", stream, event.tenant_id, event.pool_id, **decided)
         case reservation.Extended(claimed=claimed):
             hours = (claimed.until - claimed.from_) / 3_600_000

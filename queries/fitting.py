@@ -2,14 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final, Literal
 
 from msgspec import Struct
 
 from domain import asking, calendar, placement, pool, queueing, reservation, waiting
 from queries.reading import Reader
-
-EARLIEST_WITHIN_MS: Final = 366 * 86_400_000
 
 
 class Member(Struct, frozen=True, rename="camel"):
@@ -30,16 +27,10 @@ class Fit(Struct, frozen=True, kw_only=True):
     members: tuple[Member, ...] = ()
     window: asking.Window
     earliest: int | None
-    reason: Literal["NoCapacity", "QueueAhead"] | None = None
+    reason: queueing.Reason | None = None
     said: str = ""
     ahead: int = 0
     preempts: int = 0
-
-
-_AHEAD: Final = """
-SELECT reservation_id FROM pool_queue WHERE pool_id = %s AND (spot, -priority, since) < (%s, %s, %s)
-ORDER BY spot, priority DESC, since, reservation_id LIMIT %s
-"""
 
 
 class Place(Struct, frozen=True, kw_only=True):
@@ -57,8 +48,7 @@ class Place(Struct, frozen=True, kw_only=True):
 
 def ahead(read: Reader, pool_id: str, *, spot: bool, priority: int) -> tuple[int, list[queueing.Waiter]]:
     """Those of the pool's queue that a create would find before it; counted to one more than the rule looks at."""
-    wanted = (pool_id, spot, -priority, read.now, waiting.AHEAD + 1)
-    found = [id for (id,) in read.connection.execute(_AHEAD, wanted).fetchall()]
+    found = read.ahead.queue(pool_id, (spot, priority, read.now), waiting.AHEAD + 1)
     if len(found) > waiting.AHEAD:
         return len(found), []
     return len(found), waiting.line([(id, read.load(id).state) for id in found], read.now)
@@ -66,35 +56,30 @@ def ahead(read: Reader, pool_id: str, *, spot: bool, priority: int) -> tuple[int
 
 def fit(read: Reader, known: calendar.Calendar, place: Place, of: pool.State) -> Fit:
     """As a create finds out: at once where nobody is ahead, else by the rule, which may preempt spot."""
-    draft = place.draft
+    draft, selectors = place.draft, read.ahead.selectors
     window = asking.at_once(draft, read.now)
     with _left_out(known, place.without):
-        found = placement.place(known, draft.claim, window, place.seed, read.ahead.selectors)
-        fits = isinstance(found, placement.Placement)
+        found = placement.place(known, draft.claim, window, place.seed, selectors)
         if isinstance(found, placement.Placement) and not place.ahead:
             return Fit(members=_members(known, found), window=window, earliest=window[0])
-        ruled = place.ahead or (known.spots and not draft.spot)
-        if ruled and place.ahead <= waiting.AHEAD:
-            own = queueing.Waiter(place.seed, draft.claim, window, draft.starts_at is None, spot=draft.spot)
-            notice_ms = of.policy.spot_notice_seconds * 1000
-            told = queueing.plan(
-                known, [*place.queue, own], read.now, read.ahead.selectors, seek=False, notice_ms=notice_ms
-            )
-            return _by_rule(known, told[-1], place.ahead)
-        said = "" if isinstance(found, placement.Placement) else found.message
-        earliest = None if fits else _earliest(read, known, draft, window)
-    return Fit(
-        window=window,
-        earliest=earliest,
-        reason="QueueAhead" if fits else "NoCapacity",
-        said=said,
-        ahead=place.ahead,
-    )
+        if place.ahead > waiting.AHEAD:
+            fits = isinstance(found, placement.Placement)
+            said = "" if isinstance(found, placement.Placement) else found.message
+            reason: queueing.Reason = "QueueAhead" if fits else "NoCapacity"
+            return Fit(window=window, earliest=None, reason=reason, said=said, ahead=place.ahead)
+        own = queueing.Waiter(place.seed, draft.claim, window, draft.starts_at is None, spot=draft.spot)
+        notice_ms = of.policy.spot_notice_seconds * 1000
+        told = queueing.plan(known, [*place.queue, own], read.now, selectors, seek=False, notice_ms=notice_ms)[-1]
+        return _by_rule(read, known, draft, told, place.ahead)
 
 
-def _by_rule(known: calendar.Calendar, told: queueing.Verdict, ahead: int) -> Fit:
+def _by_rule(
+    read: Reader, known: calendar.Calendar, draft: reservation.Drafted, told: queueing.Verdict, ahead: int
+) -> Fit:
     if told.placed is None:
         earliest = told.guard.start if told.guard is not None else None
+        if draft.starts_at is not None:
+            earliest = _moved(read, known, draft)
         return Fit(window=told.window, earliest=earliest, reason=told.reason, said=told.detail, ahead=ahead)
     victims = told.preempts.victims if told.preempts is not None else ()
     return Fit(
@@ -106,9 +91,11 @@ def _by_rule(known: calendar.Calendar, told: queueing.Verdict, ahead: int) -> Fi
     )
 
 
-def _earliest(read: Reader, known: calendar.Calendar, draft: reservation.Drafted, window: asking.Window) -> int | None:
-    latest = window[0] + EARLIEST_WITHIN_MS
-    return placement.earliest_start(known, draft.claim, window[1] - window[0], window[0], latest, read.ahead.selectors)
+def _moved(read: Reader, known: calendar.Calendar, draft: reservation.Drafted) -> int | None:
+    """When a claim with a start of its own would have room for all of its duration."""
+    start, until = asking.at_once(draft, read.now)
+    latest = start + queueing.WITHIN_MS
+    return placement.earliest_start(known, draft.claim, until - start, start, latest, read.ahead.selectors)
 
 
 def _members(known: calendar.Calendar, found: placement.Placement) -> tuple[Member, ...]:

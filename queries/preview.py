@@ -43,7 +43,8 @@ class Previewed(Struct, frozen=True, kw_only=True, rename="camel"):
     """What a create would answer now: `state` and `stateReason`, and why; instants in epoch ms.
 
     `placement` is where the claim fits in `[startsAt, endsAt)`, empty where it does not; a create may take another of
-    equal nodes. `earliestStart` is the first instant within a year at which it would begin if nothing new came.
+    equal nodes. `earliestStart` is the first instant within a year at which it would begin if nothing new came; where
+    its `startsAt` has no room, at which it would have room for its whole duration.
     `preempts` is how many spot reservations would give way to it.
     """
 
@@ -60,14 +61,6 @@ class Previewed(Struct, frozen=True, kw_only=True, rename="camel"):
     quota: tuple[Peak, ...]
     budget: tuple[Spending, ...]
     obstacles: tuple[Obstacle, ...]
-
-
-_OFFER = """
-SELECT offer_id, priority FROM catalog_offers
-JOIN tenant_line(%s) AS line ON line.id = catalog_offers.tenant_id
-WHERE pool_id = %s AND (line.depth = 0 OR include_descendants)
-ORDER BY line.depth LIMIT 1
-"""
 
 
 class _What(Struct, frozen=True):
@@ -96,8 +89,7 @@ def preview(query: Preview, read: Reader) -> Answer:
     _must_be_seen(query, read)
     me = read.session.tenant_id
     owner = of.owner_tenant_id == me
-    offer = None if owner else read.connection.execute(_OFFER, (me, query.pool_id)).fetchone()
-    offer_id, priority = offer or (None, 0)
+    offer_id, priority = (None if owner else read.ahead.offer(query.pool_id)) or (None, 0)
     ahead, queue = fitting.ahead(read, query.pool_id, spot=query.spot, priority=priority)
     seed = ids.derive("rsv", me, read.session.identity_id, "preview")
     with read.ahead.calendar(query.pool_id) as known:
@@ -127,7 +119,7 @@ def _find(query: Preview, what: _What, fit: Fit, read: Reader) -> _Found:
     window = fit.window if fit.reason is None else asking.waiting(draft, read.now)[0]
     own = quota.scopes(me, query.project_id)
     scopes = [*filter(None, [what.offer_id]), *own]
-    attributes = reservation.attributes(draft)
+    attributes = asking.attributes(draft)
     resource = Resource("compute-reservation", what.seed, me, attributes, "compute-pool", query.pool_id)
     accounts = tuple(read.ahead.accounts(own))
     checked = what.of.policy.admission.budget_check != "off"

@@ -35,14 +35,20 @@ Fetch = Callable[[Place | None], list[Row]]
 """One row more than the page behind a place, to know whether another follows."""
 
 
-class Ahead(msgspec.Struct, frozen=True):
-    """What looks ahead work with: the pools' calendars, held still while they are looked at, compiled selectors, what a
-    decision on a thing that is not there yet would be, and how budgets stand, by their scopes."""
+class LookAhead(msgspec.Struct, frozen=True):
+    """What a look ahead works with, as a create does.
+
+    `calendar` is a pool's, held still while it is looked at; `foresee` what a decision on a thing that is not there yet
+    would be; `accounts` how budgets stand, by their scopes; `offer` the offering, with its priority, under which the
+    caller sees a pool; `queue` the first so many who wait for a pool before a claim's spot, priority and since.
+    """
 
     calendar: Callable[[str], AbstractContextManager[Calendar]]
     selectors: Selectors
     foresee: Callable[[str, Resource], Foresight]
     accounts: Callable[[Sequence[str]], Sequence[budget.Account]]
+    offer: Callable[[str], tuple[str, int] | None]
+    queue: Callable[[str, tuple[bool, int, int], int], Sequence[str]]
 
 
 class Reader(msgspec.Struct, frozen=True):
@@ -72,7 +78,7 @@ class Reader(msgspec.Struct, frozen=True):
     decide: Callable[[Resource], None]
     load_version: Callable[[str, int], Any]
     versions: Callable[[str, int, int], list[Recorded]]
-    ahead: Ahead
+    ahead: LookAhead
     earlier: int | None = None
 
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from commands import agents, teardown
 from commands.controllers import timekeeper
-from domain import errors, reservation, reservation_fold, reservation_life, reservation_terms, waiting
+from domain import asking, errors, reservation, reservation_fold, reservation_life, reservation_terms, waiting
 
 NOW = 1_000_000
 CLAIM: Any = None
@@ -146,7 +146,7 @@ def test_a_claim_is_not_placed_before_what_it_was_admitted_for_though_the_clock_
 
 
 def test_a_policy_reads_hours_that_are_not_rounded_and_no_unknowns() -> None:
-    read = reservation.attributes(replace(draft(None), duration_seconds=5400))
+    read = asking.attributes(replace(draft(None), duration_seconds=5400))
     assert read["durationHours"] == 1.5
     assert "projectId" not in read
     assert read["ownerId"] == "alice"

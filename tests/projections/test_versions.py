@@ -25,7 +25,7 @@ from facts import TENANT, Facts, differences
 from naive import feed
 from projections import history, table
 from queries import nodes, past, reservations
-from queries.reading import Ahead, Reader
+from queries.reading import LookAhead, Reader
 
 DAY_MS = 86_400_000
 NODE_MOVES = ("cordon", "uncordon", "connect", "lose")
@@ -101,7 +101,14 @@ def reading(facts: Facts, as_of: int) -> Iterator[Reader]:
             lambda action, resource: True, unseen, store.log, lambda: 0, as_of, store.load_as_of,
             lambda resource: None,
             store.load, store.versions,
-            Ahead(NO_CALENDARS.locked, CelSelectors(), nothing_ahead, lambda scopes: ()),
+            LookAhead(
+                NO_CALENDARS.locked,
+                CelSelectors(),
+                nothing_ahead,
+                lambda scopes: (),
+                lambda pool_id: None,
+                lambda pool_id, place, limit: (),
+            ),
         )  # fmt: skip
 
 

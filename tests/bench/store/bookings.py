@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from adapters.ids import Mint
 from adapters.postgres.store import EventStore
-from domain import admission, claim, node, offering, pool, reservation
+from domain import admission, asking, claim, node, offering, pool, reservation
 from domain.device import Device
 from domain.event import Append, Change, Meta
 
@@ -56,7 +56,7 @@ def append(of: Names) -> Append:
     )
     caller = admission.Caller(TENANT, "alice", "user", "sess_1", "direct")
     decided = admission.Decided(
-        "compute-reservation:create", f"compute-reservation/{rsv}", True, "Allowed", reservation.attributes(draft)
+        "compute-reservation:create", f"compute-reservation/{rsv}", True, "Allowed", asking.attributes(draft)
     )
     replay = admission.Replay(of.tag + "k" * 38, "b" * 64, rsv, 3, 201)
     recorded = admission.Admitted(caller, META.correlation or "", (decided,), "d" * 64, replay)
