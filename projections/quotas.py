@@ -105,14 +105,8 @@ def _peak_within_limit(stream: str, scope: str, claimed: reservation.Claimed) ->
     return Statement(Phase.QUOTA_CHECK, _key(scope), sql, params, True)
 
 
-def _still_offered(scope: str) -> Statement:
-    sql = """
-    SELECT refuse('RACE', '{}'::jsonb) WHERE EXISTS (SELECT 1 FROM quota_scopes WHERE scope = %s AND closed)
-    """
-    return Statement(Phase.QUOTA_CHECK, _key(scope), sql, (scope,), True)
-
-
 def _still_open(scope: str) -> Statement:
+    """A project that was archived takes nothing more; where an offer was withdrawn the handler decides anew."""
     sql = """
     SELECT refuse(CASE kind WHEN 'project' THEN 'PROJECT_ARCHIVED' ELSE 'RACE' END, '{}'::jsonb)
     FROM quota_scopes WHERE scope = %s AND closed
@@ -144,7 +138,7 @@ def _move_end(stream: str, event: reservation.Extended) -> Iterator[Statement]:
         yield _lock(scope)
         if event.ends_at > event.former_ends_at:
             if quota.is_offering(scope):
-                yield _still_offered(scope)
+                yield _still_open(scope)
             added = replace(claimed, from_=event.former_ends_at, until=event.ends_at)
             yield _peak_within_limit(stream, scope, added)
     sql = "UPDATE quota_claims SET during = int8range(%s, %s) WHERE reservation_id = %s"
@@ -203,7 +197,7 @@ def fold(recorded: Recorded) -> Iterator[Statement]:
         case reservation.Placed(claimed=claimed, queued=True):
             for scope in filter(quota.is_offering, claimed.scopes):
                 yield _lock(scope)
-                yield _still_offered(scope)
+                yield _still_open(scope)
             sql = "UPDATE quota_claims SET during = int8range(%s, %s) WHERE reservation_id = %s"
             yield Statement(Phase.QUOTA, stream, sql, (claimed.from_, claimed.until, stream))
         case reservation.Extended() as event:
