@@ -33,6 +33,9 @@ def caller(session: Session) -> admission.Caller:
         session.mfa,
         session.agent_id,
         session.delegation_id,
+        session.impersonator_id,
+        session.role_id,
+        session.trust_id,
     )
 
 

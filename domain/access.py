@@ -8,16 +8,31 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
+from domain.policy import filters
+
 IdentityKind = Literal["user", "service", "agent"]
 SessionKind = Literal["user", "api-key", "role", "session-token", "delegated"]
 TenantStatus = Literal["active", "suspended", "deleted", "pending"]
 Attribute = str | int | float | bool | list[str]
 
 
-class Session(Struct, frozen=True):
-    """Who is calling, for the length of one request or stream. It never carries the credential.
+class Credential:
+    """A caller's bearer, to be passed on for the length of its request; it shows itself nowhere (iam.md §13)."""
 
-    Of a delegated session the identity is the person; `agent_id` is who acts for them (iam.md §14).
+    __slots__ = ("token",)
+
+    def __init__(self, token: str) -> None:
+        self.token = token
+
+    def __repr__(self) -> str:
+        return "Credential(…)"
+
+
+class Session(Struct, frozen=True):
+    """Who is calling, for the length of one request or stream.
+
+    Of a delegated session the identity is the person; `agent_id` is who acts for them (iam.md §14). `credential` is
+    there where the decider wants to see it again; it is stored nowhere.
     """
 
     tenant_id: str
@@ -29,6 +44,10 @@ class Session(Struct, frozen=True):
     agent_id: str | None = None
     delegation_id: str | None = None
     root_tenant: bool = False
+    impersonator_id: str | None = None
+    role_id: str | None = None
+    trust_id: str | None = None
+    credential: Credential | None = None
 
 
 class Resource(Struct, frozen=True):
@@ -47,7 +66,10 @@ class Resource(Struct, frozen=True):
 
 
 class Decision(Struct, frozen=True):
-    """An answer, why, and the SHA-256 hex of the access file that it was given under (domain.md §9)."""
+    """An answer, why, and the SHA-256 hex of the access file that it was given under (domain.md §9).
+
+    The digest is empty where Better IAM decided; `reason` is `ROOT_OVERRIDE` where its root administrator passed.
+    """
 
     allowed: bool
     reason: str
@@ -59,6 +81,16 @@ class Foresight(Struct, frozen=True):
 
     verdict: Literal["allowed", "denied", "unknown"]
     reason: str
+
+
+class Plan(Struct, frozen=True):
+    """Which things of one type an action is allowed on, as a filter over their attributes (iam.md §19).
+
+    `unsupported`: no filter says it; ask for each thing.
+    """
+
+    kind: Literal["always", "never", "conditional", "unsupported"]
+    filter: filters.Filter | None = None
 
 
 class Tenant(Struct, frozen=True):
@@ -88,6 +120,12 @@ class Authorizer(Protocol):
 
         It decides nothing: nothing is recorded, and no confirmation is used up.
         """
+
+    def plan(self, session: Session, action: str, type: str) -> Plan:
+        """What a list may show: agrees with `authorize` on every thing of the type in the session's tenant."""
+
+    def allowed(self, session: Session, action: str, resources: Sequence[Resource]) -> Sequence[bool]:
+        """Decides on existing things for reading, where no plan says it; uses up no confirmation (iam.md §6)."""
 
     def tenants(self) -> Sequence[Tenant]:
         """The tenant tree as it is now, the root first."""

@@ -36,6 +36,9 @@ class Caller(Struct, frozen=True, rename="camel", omit_defaults=True):
     mfa: bool = False
     agent_id: str | None = None
     delegation_id: str | None = None
+    impersonator_id: str | None = None
+    role_id: str | None = None
+    trust_id: str | None = None
 
 
 class Admitted(Event, frozen=True, tag="admission.recorded.1"):

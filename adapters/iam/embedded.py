@@ -12,7 +12,7 @@ from typing import Any
 from adapters.iam import access_file, tokens
 from adapters.iam.directory import Directory, Principal
 from domain import catalog, policy
-from domain.access import Decision, Foresight, Resource, Session, Tenant
+from domain.access import Decision, Foresight, Plan, Resource, Session, Tenant
 
 log = logging.getLogger(__name__)
 
@@ -99,6 +99,12 @@ class Embedded:
         if decision.reason == "evaluation-limit":
             return Foresight("unknown", decision.reason)
         return Foresight("allowed" if decision.allowed else "denied", decision.reason)
+
+    def plan(self, session: Session, action: str, type: str) -> Plan:
+        return Plan("unsupported")
+
+    def allowed(self, session: Session, action: str, resources: Sequence[Resource]) -> Sequence[bool]:
+        return [self.authorize(session, action, resource).allowed for resource in resources]
 
     def reload(self) -> bool:
         """Reads the file now; whether another one came into force. A broken one is logged once and left."""
