@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from adapters.cli import database, progress
+from adapters.cli import audit_verify, database, progress
 
 _STREAM = """
 SELECT originator_id, originator_version, topic, state, notification_id, recorded_at
@@ -28,7 +28,7 @@ WHERE t <= %s
 
 @click.group()
 def audit() -> None:
-    """Replay what happened, and compare the live tables with the log."""
+    """Replay what happened, compare the live tables with the log, and the log with its evidence."""
 
 
 @audit.command()
@@ -137,3 +137,6 @@ def diff(database_url: str | None, data_dir: Path | None) -> None:
     )
     if verdict.differences:
         raise SystemExit(1)
+
+
+audit.add_command(audit_verify.verify)
