@@ -168,6 +168,10 @@ def stored_bytes(of: Proof | Row) -> bytes | None:
     return raw
 
 
+HIDING: Final = ("node.inventoried.", "node.condition_raised.", "node.duplicate_settled.")
+"""Stored names, up to their version, of events that may hide something of others even from their own tenant."""
+
+
 def wholly_of(recorded: Recorded, tenant_id: str) -> bool:
     """Whether all that was stored of an event is the tenant's to see: it is of no other, and hides nothing of one."""
     if recorded.tenants != (tenant_id,) or audit_event.acting_tenant(recorded) not in (None, tenant_id):
@@ -181,3 +185,15 @@ def wholly_of(recorded: Recorded, tenant_id: str) -> bool:
             return not nodes
         case _:
             return True
+
+
+class Ask(Struct, frozen=True, kw_only=True):
+    """What to export: of a tenant (None: the fleet), from a sequence or leaf on, `limit` of them (None: all there are).
+
+    `since` is the size of an earlier checkpoint whose consistency with this one is to be proved.
+    """
+
+    tenant_id: str | None
+    first: int | None = None
+    limit: int | None = None
+    since: int | None = None
