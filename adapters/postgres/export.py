@@ -51,7 +51,8 @@ SELECT tenant_id FROM known WHERE tenant_id IS NOT NULL ORDER BY tenant_id
 """
 _LEAVES: LiteralString = """
 SELECT links.tenant_id, links.sequence, links.leaf, links.hash
-FROM unnest(%s::text[], %s::bigint[]) AS asked (tenant_id, sequence) JOIN audit_chain AS links USING (tenant_id, sequence)
+FROM unnest(%s::text[], %s::bigint[]) AS asked (tenant_id, sequence)
+JOIN audit_chain AS links USING (tenant_id, sequence)
 """
 
 
@@ -173,7 +174,7 @@ class _Tenant:
         return {**rest, "heads": (self._head(),), "next": self._next if self._next <= self._last else None}
 
     def _two(self, tree: _Tree, sequence: int, index: int, hash: bytes, *row: Any) -> bytes:
-        """An event and its proof, as the log and the evidence have them: whether they agree is the reader's to check."""
+        """An event and its proof, as log and evidence have them: whether they agree is the reader's to check."""
         state: bytes = row[3]
         recorded = outline(*row)
         event = audit_event.of(recorded, sha256(state).hexdigest(), self._tenant_id)
