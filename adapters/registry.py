@@ -32,6 +32,7 @@ from queries import (
     capacity_timeline,
     devices,
     events,
+    evidence,
     node_history,
     preview,
     usage,
@@ -88,5 +89,6 @@ OPERATIONS: Final = operation.table(
     leases.OPERATIONS,
     lease_queries.OPERATIONS,
     audit.OPERATIONS,
+    evidence.OPERATIONS,
     events.OPERATIONS,
 )

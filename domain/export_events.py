@@ -41,6 +41,8 @@ class Events:
         self._unproved()
         walk, header = self._walk, self._walk.header
         walk.verdict.checked = self._seen
+        if isinstance(self._before, str):
+            walk.verdict.head = chain.Head(self._next - 1, self._before)
         if self._seen != header.count:
             walk.fault("end", "count", f"{self._seen} events came, the header says {header.count}")
         heads = [(head.tenant_id, head.at, head.hash) for head in end.heads]

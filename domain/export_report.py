@@ -4,6 +4,8 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
+from domain import chain
+
 MOST: Final = 100
 """Faults that are told one by one; of the others there is the number."""
 
@@ -53,6 +55,7 @@ class Verdict(Struct):
     stored: int = 0
     lines: int = 0
     next: int | None = None
+    head: chain.Head | None = None
     basis: Basis = "own"
     vkey: str = ""
     kept: int | None = None

@@ -202,7 +202,7 @@ class _Fleet:
         self._size = current.size
         self._next = 0 if ask.first is None else ask.first
         if self._next > self._size:
-            raise errors.Invalid("fromSequence", f"is past the end of the tree, which has {self._size} leaves")
+            raise errors.Invalid("fromSize", f"is past the end of the tree, which has {self._size} leaves")
         left = self._size - self._next
         self._upto = self._next + (left if ask.limit is None else min(left, ask.limit))
         self._tree = _Tree()
