@@ -27,6 +27,8 @@ from domain import operation
 from queries import (
     allocations,
     audit,
+    audit_events,
+    audit_state,
     bookings,
     capacity,
     capacity_timeline,
@@ -90,5 +92,7 @@ OPERATIONS: Final = operation.table(
     lease_queries.OPERATIONS,
     audit.OPERATIONS,
     evidence.OPERATIONS,
+    audit_events.OPERATIONS,
+    audit_state.OPERATIONS,
     events.OPERATIONS,
 )

@@ -111,6 +111,7 @@ class Operation(Struct, frozen=True, kw_only=True):
     A `streaming` query answers a feed of responses, sent as server-sent events, or pieces of JSON Lines. One that
     `looks` is a query by POST: what it asks is too much for a URL. It sees what the log had when it was asked, and
     records nothing. One that `proves` is given the log's evidence, which never changes, and no snapshot.
+    What is read `of_log` alone has a past without an end: of the log nothing is ever forgotten.
     `ahead` says of a request and its call what performing it is sure to ask, where that is not what `on` names.
     """
 
@@ -132,6 +133,7 @@ class Operation(Struct, frozen=True, kw_only=True):
     streaming: Literal["events", "lines"] | None = None
     looks: bool = False
     proves: bool = False
+    of_log: bool = False
     ahead: Callable[..., Any] | None = None
 
     @property

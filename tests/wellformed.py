@@ -186,6 +186,8 @@ REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
     "audit.export": ("/v1/audit/export", {}),
     "audit.verify": ("/v1/audit/verify", {}),
     "audit.checkpoint": ("/v1/audit/checkpoint", {}),
+    "audit.state": ("/v1/audit/streams/{pool}/state", {}),
+    "audit.events": ("/v1/audit/events", {}),
 }
 """Path and body by operation. Names in braces are of `things`, `?` is a name that nothing has yet."""
 
