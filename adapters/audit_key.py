@@ -30,7 +30,7 @@ class Signer:
     def __init__(self, private: Ed25519PrivateKey, incarnation: str) -> None:
         self._private = private
         public = private.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
-        self.key = checkpoint.Key(origin(incarnation), public)
+        self.key = checkpoint.Key(checkpoint.origin(incarnation), public)
 
     def note(self, size: int, root: bytes) -> str:
         return checkpoint.signed(checkpoint.Checkpoint(self.key.name, size, root), self.key, self._private.sign)
@@ -42,11 +42,6 @@ class Signer:
         except checkpoint.Unsound:
             return False
         return True
-
-
-def origin(incarnation: str) -> str:
-    """The name under which a log signs: a copy of the database that went its own way is another log's affair."""
-    return f"better-compute/{incarnation}"
 
 
 def verify(public: bytes, signature: bytes, text: bytes) -> bool:

@@ -144,7 +144,7 @@ class Writer:
         self.progress = after
         return len(rows)
 
-    def _take(self, one: Recorded, state: bytes, positions: dict[int, list[int]]) -> list[evidence.Link]:
+    def _take(self, one: Recorded, state: bytes, positions: dict[int, list[int]]) -> list[chain.Link]:
         digest = sha256(state).hexdigest()
         number = self._tree.size
         assert one.stored_as
@@ -155,7 +155,7 @@ class Writer:
         for tenant in one.tenants:
             event = audit_event.of(one, digest, tenant)
             head = self._heads[tenant] = chain.link(event, self._heads[tenant])
-            links.append(evidence.Link(tenant, head.sequence, one.position, number, bytes.fromhex(head.hash)))
+            links.append(chain.Link(tenant, head.sequence, one.position, number, bytes.fromhex(head.hash)))
         return links
 
 

@@ -85,8 +85,11 @@ class Growing:
         """The tiles that are new or have grown since this was last asked."""
         full, self._full = self._full, []
         grown, self._grown = self._grown, set()
-        edge = [(level, index) for level, index, _ in partial(self.size) if level in grown]
-        return [*full, *(Tile(level, index, b"".join(self._row(level))) for level, index in edge)]
+        return [*full, *(tile for tile in self.edge() if tile.level in grown)]
+
+    def edge(self) -> list[Tile]:
+        """The tiles that are not full."""
+        return [Tile(level, index, b"".join(self._row(level))) for level, index, _ in partial(self.size)]
 
     def root(self) -> bytes:
         """The tree's hash as it is now: the perfect subtrees at its edge, joined from the right."""

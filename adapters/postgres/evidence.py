@@ -53,16 +53,6 @@ class Progress(Struct, frozen=True):
     size: int
 
 
-class Link(Struct, frozen=True):
-    """One event in one tenant's chain; `leaf` is its number in the tree."""
-
-    tenant_id: str
-    sequence: int
-    position: int
-    leaf: int
-    hash: bytes
-
-
 class Tile(Struct, frozen=True):
     """A tile as it is stored: at level 0 with the positions of its leaves."""
 
@@ -126,7 +116,7 @@ def write(
     fence: Fence,
     before: int,
     after: Progress,
-    links: Sequence[Link],
+    links: Sequence[chain.Link],
     tiles: Sequence[tuple[merkle.Tile, Sequence[int]]],
 ) -> None:
     """Put a batch down in one transaction, on evidence of `before` leaves.
