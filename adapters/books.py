@@ -6,7 +6,7 @@ from typing import Final, LiteralString
 
 import psycopg
 
-from adapters import audit_offline
+from adapters import offline
 from adapters.postgres import evidence
 from adapters.postgres import export as written
 from adapters.postgres.pool import Pool
@@ -35,7 +35,7 @@ class Library:
             self._vkey,
             self._sign,
             self._write,
-            audit_offline.check,
+            offline.check,
             self._consistency,
             self._position,
             self._strays,

@@ -57,6 +57,7 @@ def read(raw: bytes, trust: Trust, verdict: Verdict) -> Known | None:
     key = _key(header, trust, fault)
     current = None if key is None else _opened(header.checkpoint, key, trust, "checkpoint", fault)
     if current is not None:
+        verdict.note = header.checkpoint
         verdict.origin, verdict.size, verdict.root = current.origin, current.size, current.root.hex()
     verdict.vkey = key.vkey if key else ""
     verdict.basis = "given" if trust.vkey is not None else "own"
@@ -123,7 +124,7 @@ def _opened(note: str, key: Key, trust: Trust, field: str, fault: Callable[[str,
             raise Unsound(f"it is of {found.origin[:80]!r}, the key signs for {key.name!r}")
         if field == "checkpoint" and note.count("\n") != _NOTE_LINES:
             raise Unsound("it says more than a checkpoint and one signature, which nothing here vouches for")
-    except Unsound as wrong:
+    except (Unsound, UnicodeError) as wrong:
         fault(field, str(wrong))
         return None
     return found

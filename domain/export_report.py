@@ -47,6 +47,7 @@ class Verdict(Struct):
     scope: str = ""
     tenant_id: str = ""
     origin: str = ""
+    note: str = ""
     size: int = 0
     root: str = ""
     first: int = 0

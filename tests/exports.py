@@ -4,7 +4,7 @@ import io
 import time
 from typing import Any
 
-from adapters import audit_offline
+from adapters import offline
 from adapters.postgres import export as written
 from domain.export import Ask
 from domain.export_report import Verdict
@@ -44,4 +44,4 @@ def signed(plane: Plane) -> str:
 
 
 def checked(content: bytes, kept: str | None = None, vkey: str | None = None) -> Verdict:
-    return audit_offline.check(io.BytesIO(content), kept, vkey)
+    return offline.check(io.BytesIO(content), kept, vkey)
