@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 from adapters import audit_key, directory
 from adapters.agent.gateway import Gateway
 from adapters.agent.ownership import Ownership
+from adapters.books import Library
 from adapters.calendars import Calendars
 from adapters.cel import CelSelectors
 from adapters.dispatch import Dispatcher
@@ -88,9 +89,10 @@ class Plane:
         self.gateway = Gateway(self.store, audience=AUDIENCE, new_id=self.mint)
         consumers = (self.calendars.consume, self.runner.apply, self._tell_gateway)
         self.follower = Follower(following, consumers, at_rest=self.runner.at_rest)
-        self.dispatcher = Dispatcher(self.ports, self.store, reads, self.shown, self._wait_shown, self.head)
-        self.worker = Worker(self.ports, commands, self.calendars, self.mint("sess"))
         self.evidence = _evidence(self, commands, key)
+        library = Library(reads, self.evidence.sign, self.evidence.key)
+        self.dispatcher = Dispatcher(self.ports, self.store, reads, self.shown, self._wait_shown, self.head, library)
+        self.worker = Worker(self.ports, commands, self.calendars, self.mint("sess"))
         self.watch = NodeWatch(self.store, commands, self.mint)
         self.ownership = Ownership(self.gateway, reads, self.mint)
         self.housekeeping = Housekeeping(
