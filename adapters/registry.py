@@ -32,6 +32,7 @@ from queries import (
     capacity_timeline,
     devices,
     events,
+    iam,
     node_history,
     preview,
     usage,
@@ -48,7 +49,7 @@ from queries import quotas as quota_queries
 from queries import reservations as reservation_queries
 from queries import sites as site_queries
 
-OPERATIONS: Final = operation.table(
+OPERATIONS: Final[dict[str, operation.Operation]] = operation.table(
     sites.OPERATIONS,
     site_queries.OPERATIONS,
     pools.OPERATIONS,
@@ -89,4 +90,5 @@ OPERATIONS: Final = operation.table(
     lease_queries.OPERATIONS,
     audit.OPERATIONS,
     events.OPERATIONS,
+    iam.operations(lambda: OPERATIONS.values()),
 )
