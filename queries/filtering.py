@@ -48,6 +48,11 @@ class Condition(Struct, frozen=True):
     params: dict[str, Any]
 
 
+ALWAYS: Final = Condition(_TRUE, {})
+NEVER: Final = Condition(_FALSE, {})
+UNTOLD: Final = Condition("NULL::boolean", {})
+
+
 def compiled(filter: Filter) -> Condition:
     of = _Compiler()
     return Condition(of.condition(filter), of.params)
