@@ -34,8 +34,9 @@ def acting_tenant(recorded: Recorded) -> str | None:
 
 def _shown(recorded: Recorded, digest: str, tenant_id: str, wholly: bool) -> dict[str, Any]:
     event = recorded.event
+    name = recorded.stored_as or tag(event)
     decision = event if isinstance(event, admission.Admitted | admission.Refused) else None
-    action, resource, reason = _decided(decision) if decision else (tag(event), recorded.stream, None)
+    action, resource, reason = (decision and _decided(decision)) or (name, recorded.stream, None)
     shown: dict[str, Any] = {
         "id": recorded.event_id,
         "tenantId": tenant_id,
@@ -49,7 +50,7 @@ def _shown(recorded: Recorded, digest: str, tenant_id: str, wholly: bool) -> dic
         "position": recorded.position,
         "stream": recorded.stream,
         "version": recorded.version,
-        "type": tag(event),
+        "type": name,
         "digest": digest,
     }
     if recorded.meta.admission is not None:
@@ -81,12 +82,12 @@ def _actor(recorded: Recorded, wholly: bool) -> str:
     return identity if wholly else tenant
 
 
-def _decided(decision: Decision) -> tuple[str, str, str | None]:
+def _decided(decision: Decision) -> tuple[str, str, str | None] | None:
     """Action, id of the resource and reason of what was decided last: the steps before it led there."""
     if isinstance(decision, admission.Refused):
         return decision.action, _id(decision.resource), decision.reason
     if not decision.decided:
-        return tag(decision), "", None
+        return None
     last = decision.decided[-1]
     return last.action, _id(last.resource), last.reason
 
