@@ -22,8 +22,8 @@ COMMANDS = sorted(name for name, operation in OPERATIONS.items() if not operatio
 QUERIES = sorted(name for name, operation in OPERATIONS.items() if operation.in_url)
 
 SURROGATE = "\ud800"
-TEXTS = {"gpuModel", "identityId", "resource", "requestId", "agentId", "delegationId", "reason"}
-"""Parameters that take any text: those of names that others give."""
+TEXTS = {"gpuModel", "identityId", "resource", "requestId", "agentId", "delegationId", "reason", "action", "type"}
+"""Parameters that take texts as these are: names that others give, and patterns."""
 HUGE = "@1e400"
 """Stands for the number, which Python would send as Infinity."""
 LEAVES = ("a\x00b", SURROGATE, 2**63, -(2**63) - 1, HUGE, {"$ne": 1}, [[]])
