@@ -1,10 +1,14 @@
 """`better-compute iam`: policy decisions and the access file, on the spot."""
 
+import json
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import BinaryIO
 
 import click
+
+from adapters.cli import access, tables
 
 
 @click.group()
@@ -38,3 +42,32 @@ def _lines(source: BinaryIO, most: int) -> Iterator[bytes]:
         yield line.rstrip(b"\r\n")
         while len(line) > most and not line.endswith(b"\n"):
             line = source.readline(most + 1)
+
+
+@iam.command()
+@click.option("--json", "as_json", is_flag=True, help="as JSON, for programs")
+@access.options
+def check(as_json: bool, access_file: Path | None, data_dir: Path | None) -> None:
+    """Check an access file as a server would at its start: exit 0 when it is good, else 1 with line and reason."""
+    from adapters.iam import access_edit
+    from domain import roles
+
+    path = access.path(access_file, data_dir)
+    try:
+        file = access_edit.read(path, access.actions())
+    except access_edit.EditError as problem:
+        said = json.dumps({"valid": False, "error": str(problem)}) if as_json else f"error: {problem}"
+        click.echo(said, err=not as_json)
+        sys.exit(1)
+    own = set(file.roles) - set(roles.BY_NAME)
+    counts = {
+        "digest": file.digest,
+        "tenants": len(file.tenants),
+        "identities": len(file.identities),
+        "tokens": len(access_edit.held(file)),
+        "delegations": len(file.delegations),
+        "roles": len(own),
+        "boundaries": len(file.boundaries),
+        "relationships": len(file.relationships),
+    }
+    click.echo(json.dumps({"valid": True} | counts) if as_json else tables.record(counts))

@@ -29,7 +29,7 @@ STATIC: Final = {
     "inventory": Static("adapters.cli.inventory:inventory", "Show the hardware of this machine."),
     "agent": Static("adapters.cli.agent:agent", "Make this machine a node, or simulate nodes."),
     "iam": Static("adapters.cli.iam:iam", "Decide by policies, and check an access file."),
-    "token": Static("adapters.cli.token:token", "Make access tokens."),
+    "token": Static("adapters.cli.token:token", "Make access tokens, list and revoke them."),
 }
 
 GROUPS: Final = {
