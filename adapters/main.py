@@ -145,6 +145,7 @@ class Plane:
             "projectionLag": lag,
             "projections": failed or "ok",
             "follower": "ok" if alive else f"stopped behind position {self.follower.position}",
+            "accessFile": f"{stale}; an earlier one is in force" if (stale := self.authorizer.stale) else "ok",
         }
         if hole := self.follower.hole_age:
             checks["holeSeconds"] = round(hole, 1)
