@@ -3,13 +3,12 @@
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
 import psycopg
 from litestar.types import ASGIApp
 from prometheus_client import CollectorRegistry
 
-from adapters import directory
+from adapters import access
 from adapters.agent.gateway import Gateway
 from adapters.agent.ownership import Ownership
 from adapters.calendars import Calendars
@@ -19,8 +18,6 @@ from adapters.housekeeping import Housekeeping, Job
 from adapters.http.app import create_app
 from adapters.http.health import Health
 from adapters.http.limits import Limits
-from adapters.iam import access_file
-from adapters.iam.embedded import Embedded
 from adapters.ids import Mint
 from adapters.postgres import gauges, migrate, reader, retention, runner
 from adapters.postgres.budgets import Budgets
@@ -56,21 +53,18 @@ class Plane:
     """Everything of one process, wired; made by `running`."""
 
     def __init__(
-        self, dsn: str, access: Path, commands: Pool, reads: Pool, following: Pool, history_days: int | None
+        self, dsn: str, source: access.Source, commands: Pool, reads: Pool, following: Pool, history_days: int | None
     ) -> None:
         self.mint = Mint()
         self.reads = reads
-        root = access_file.parse(access.read_bytes(), OPERATIONS_ACTIONS).root
-        self.store = EventStore(commands, table.INLINE, root, self.mint)
-        authorizer = Embedded(
-            access, actions=OPERATIONS_ACTIONS, on_load=lambda file: directory.record(self.store, file)
-        )
-        self.authorizer = authorizer
+        self.store = EventStore(commands, table.INLINE, access.root_tenant(source), self.mint)
+        self.access = access.access(source, self.store)
+        self.authorizer = self.access.authorizer
         self.calendars = Calendars(self.head, self._wait)
         self.runner = runner.Runner(following, table.ASYNC)
         self.ports = Ports(
             self.store,
-            authorizer,
+            self.authorizer,
             self.calendars,
             CelSelectors(),
             self.mint,
@@ -87,7 +81,7 @@ class Plane:
         self.housekeeping = Housekeeping(
             Job("gateway leases", 0, self.ownership.beat, at_stop=self.ownership.release),
             Job("gateway sessions", LOOK_S, self.ownership.look),
-            Job("access file", 0, authorizer.refresh),
+            *self.access.jobs,
             Job("refusals", 1, self._count_refusals, at_stop=lambda: self._count_refusals(ahead_ms=MINUTE_MS)),
             *_forgetting(reads, history_days),
         )
@@ -145,9 +139,11 @@ class Plane:
             self.dispatcher,
             self.authorizer.identify,
             self.health,
-            [self.gateway.route],
+            [self.gateway.route, *self.access.routes],
             limits=limits,
             registry=metrics,
+            identify_reads=self.access.reading,
+            identify_blocks=self.access.blocks,
             lifespan=[self.gateway.running],
         )
 
@@ -163,11 +159,8 @@ def _event(failure: str) -> str:
     return failure.partition(" of ")[0]
 
 
-OPERATIONS_ACTIONS = frozenset(operation.action for operation in OPERATIONS.values())
-
-
 @contextmanager
-def running(dsn: str, access: Path, history_days: int | None = None) -> Iterator[Plane]:
+def running(dsn: str, source: access.Source, history_days: int | None = None) -> Iterator[Plane]:
     """A working plane on a database that answers: migrated, read up to its end, controllers on.
 
     Row versions are kept for `history_days`, None for ever.
@@ -185,7 +178,7 @@ def running(dsn: str, access: Path, history_days: int | None = None) -> Iterator
         pool(dsn, READS) as reads,
         pool(dsn, FOLLOWING, by_key=True) as following,
     ):
-        plane = Plane(dsn, access, commands, reads, following, history_days)
+        plane = Plane(dsn, source, commands, reads, following, history_days)
         plane.runner.load()
         plane.follower.catch_up()
         plane.calendars.look_ahead()
@@ -194,9 +187,11 @@ def running(dsn: str, access: Path, history_days: int | None = None) -> Iterator
         plane.worker.start()
         plane.watch.start()
         plane.housekeeping.start()
+        plane.access.start()
         try:
             yield plane
         finally:
+            plane.access.stop()
             plane.housekeeping.stop()
             plane.watch.stop()
             plane.worker.stop()

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import click
 
-from adapters.cli import database
+from adapters.cli import database, iam
 from adapters.settings import Settings
 
 MAX_CONNECTIONS = 20_000
@@ -37,6 +37,7 @@ COLLECT = (20_000, 20, 20)
     envvar="BETTER_COMPUTE_ACCESS_FILE",
     help="tenants, identities, roles (TOML); default access.toml in the data directory, made if missing",
 )
+@iam.options
 @click.option("--demo", is_flag=True, help="load a small fleet with simulated agents")
 @click.option(
     "--ready-file",
@@ -55,12 +56,13 @@ def serve(**options: Any) -> None:
     _forget(settings.ready_file)
     if settings.demo and settings.access_file is not None:
         raise click.UsageError("--demo brings an access file of its own: leave out --access-file, or --demo")
+    better = iam.connection(settings)
     signal.signal(signal.SIGTERM, _leave)
     try:
         with _data_directory(settings) as home:
             _check_demo(settings, home)
             with _database(settings) as dsn:
-                _run(settings, home, dsn)
+                _run(settings, home, dsn, better)
     except KeyboardInterrupt:
         pass
 
@@ -106,7 +108,7 @@ def _database(settings: Settings) -> Iterator[str]:
         yield dsn
 
 
-def _run(settings: Settings, home: Path, dsn: str) -> None:
+def _run(settings: Settings, home: Path, dsn: str, better: Any) -> None:
     import psycopg
     import uvicorn
     from eventsourcing.persistence import MapperDeserialisationError
@@ -120,10 +122,10 @@ def _run(settings: Settings, home: Path, dsn: str) -> None:
     gc.set_threshold(*COLLECT)
     _open_more_files()
     telemetry.configure(log_level(settings))
-    access, tokens = _access(settings, home)
+    source, tokens = (better, {}) if better is not None else _access(settings, home)
     listener = _listen(settings)
     try:
-        with main.running(dsn, access, settings.history_days) as plane:
+        with main.running(dsn, source, settings.history_days) as plane:
             config = uvicorn.Config(
                 plane.app(),
                 loop="uvloop",

@@ -32,6 +32,7 @@ def create_app(
     *,
     limits: Limits | None = None,
     registry: CollectorRegistry | None = None,
+    identify_reads: routes.Identify | None = None,
     identify_blocks: bool = False,
     threads: int = 32,
     waiting: int = 512,
@@ -40,13 +41,14 @@ def create_app(
     """Build the application.
 
     `dispatch` and `health_check` may block and run in threads: `threads` at once, `waiting` more in the
-    queue, then 503. `identify` runs on the event loop unless `identify_blocks`. `extra_routes` are Litestar
-    handlers (sockets, streams, pages); what they raise becomes a problem document too, and their `name=`
-    labels their metrics.
+    queue, then 503. `identify`, and `identify_reads` where who reads is found otherwise, run on the event loop
+    unless `identify_blocks`. `extra_routes` are Litestar handlers (sockets, streams, pages); what they raise becomes
+    a problem document too, and their `name=` labels their metrics.
     """
     metrics = Metrics(registry or CollectorRegistry())
     workers, probes = Workers(threads, waiting), Workers(2, 32)
-    wiring = routes.Wiring(dispatch, identify, identify_blocks, Limiter(limits or Limits()), workers)
+    limiter = Limiter(limits or Limits())
+    wiring = routes.Wiring(dispatch, identify, identify_reads or identify, identify_blocks, limiter, workers)
     handlers = [*_operations(operations, wiring), *health.handlers(health_check, probes)]
     handlers += [_metrics_page(metrics, probes), *pages.handlers(operations), *extra_routes]
     if not _has_root(extra_routes):
