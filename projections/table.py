@@ -3,6 +3,7 @@
 from typing import Final
 
 from projections import (
+    audit_events,
     bookings,
     budgets,
     catalog,
@@ -46,6 +47,7 @@ ASYNC: Final = (
     reservations.PROJECTION,
     extensions.PROJECTION,
     usage.PROJECTION,
+    audit_events.PROJECTION,
     log_time.PROJECTION,
 )
 ALL: Final[tuple[Projection, ...]] = (*INLINE, *ASYNC)
