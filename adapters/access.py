@@ -25,7 +25,7 @@ from domain.access import Authorizer, Session
 Source = Path | connection.Connection
 """An access file, or a Better IAM."""
 
-ACTIONS: Final = frozenset(operation.action for operation in OPERATIONS.values())
+ACTIONS: Final = frozenset(operation.action for operation in OPERATIONS.values() if operation.on)
 DELIVERIES, DELIVERIES_WAITING = 2, 64
 
 

@@ -1,7 +1,7 @@
 """The one composition root: which adapter stands behind which port (architecture.md §1)."""
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import psycopg
@@ -53,8 +53,16 @@ class Plane:
     """Everything of one process, wired; made by `running`."""
 
     def __init__(
-        self, dsn: str, source: access.Source, commands: Pool, reads: Pool, following: Pool, history_days: int | None
+        self,
+        dsn: str,
+        source: access.Source,
+        commands: Pool,
+        reads: Pool,
+        following: Pool,
+        history_days: int | None,
+        resolver: Callable[[str], bool] | None = None,
     ) -> None:
+        self.resolver = resolver
         self.mint = Mint()
         self.reads = reads
         self.store = EventStore(commands, table.INLINE, access.root_tenant(source), self.mint)
@@ -144,6 +152,7 @@ class Plane:
             registry=metrics,
             identify_reads=self.access.reading,
             identify_blocks=self.access.blocks,
+            resolver=self.resolver,
             lifespan=[self.gateway.running],
         )
 
@@ -160,10 +169,12 @@ def _event(failure: str) -> str:
 
 
 @contextmanager
-def running(dsn: str, source: access.Source, history_days: int | None = None) -> Iterator[Plane]:
+def running(
+    dsn: str, source: access.Source, history_days: int | None = None, *, resolver: Callable[[str], bool] | None = None
+) -> Iterator[Plane]:
     """A working plane on a database that answers: migrated, read up to its end, controllers on.
 
-    Row versions are kept for `history_days`, None for ever.
+    Row versions are kept for `history_days`, None for ever. `resolver` knows the key of who may ask what things are.
     """
     migrate.migrate(dsn)
     changed = runner.create_tables(dsn, table.ALL)
@@ -178,7 +189,7 @@ def running(dsn: str, source: access.Source, history_days: int | None = None) ->
         pool(dsn, READS) as reads,
         pool(dsn, FOLLOWING, by_key=True) as following,
     ):
-        plane = Plane(dsn, source, commands, reads, following, history_days)
+        plane = Plane(dsn, source, commands, reads, following, history_days, resolver)
         plane.runner.load()
         plane.follower.catch_up()
         plane.calendars.look_ahead()

@@ -38,6 +38,12 @@ COLLECT = (20_000, 20, 20)
     help="tenants, identities, roles (TOML); default access.toml in the data directory, made if missing",
 )
 @iam.options
+@click.option(
+    "--iam-resolver-key-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    envvar="BETTER_COMPUTE_IAM_RESOLVER_KEY_FILE",
+    help="the key with which a Better IAM host asks what things are; without it that is off",
+)
 @click.option("--demo", is_flag=True, help="load a small fleet with simulated agents")
 @click.option(
     "--ready-file",
@@ -123,9 +129,10 @@ def _run(settings: Settings, home: Path, dsn: str, better: Any) -> None:
     _open_more_files()
     telemetry.configure(log_level(settings))
     source, tokens = (better, {}) if better is not None else _access(settings, home)
+    resolver = _resolver(settings)
     listener = _listen(settings)
     try:
-        with main.running(dsn, source, settings.history_days) as plane:
+        with main.running(dsn, source, settings.history_days, resolver=resolver) as plane:
             config = uvicorn.Config(
                 plane.app(),
                 loop="uvloop",
@@ -151,6 +158,17 @@ def _run(settings: Settings, home: Path, dsn: str, better: Any) -> None:
     except psycopg.OperationalError as problem:
         raise click.ClickException(f"the database cannot be reached: {str(problem).strip()}") from problem
     except (AccessFileError, MigrationError, MapperDeserialisationError) as problem:
+        raise click.ClickException(str(problem)) from problem
+
+
+def _resolver(settings: Settings) -> Any:
+    from adapters.iam import resolver_key
+
+    if settings.iam_resolver_key_file is None:
+        return None
+    try:
+        return resolver_key.read(settings.iam_resolver_key_file)
+    except resolver_key.ResolverKeyError as problem:
         raise click.ClickException(str(problem)) from problem
 
 

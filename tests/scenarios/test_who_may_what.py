@@ -87,6 +87,8 @@ EXPECTED: dict[str, str] = {
     "leases.list": "401 401 403 403 200 403 200 200",
     "leases.proceed": "401 401 403 403 403 403 200 200",
     "events.stream": READ,
+    "iam.catalog": READ,
+    "iam.resolve": "401 401 401 401 401 401 401 401",
     "audit.stream": "401 401 404 403 200 404 403 200",
     "audit.state": "401 401 404 403 200 404 403 200",
     "audit.events": "401 401 200 403 200 200 403 200",
