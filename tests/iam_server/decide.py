@@ -4,7 +4,10 @@ from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import Any
 
+import msgspec
+
 from domain import policy
+from domain.policy import filters, planning
 from iam_server.model import Iam, IamError, Session
 
 DENIED = {"allowed": False, "reason": "ACCESS_DENIED", "matched": []}
@@ -30,7 +33,7 @@ def authorize_many(iam: Iam, session: Session, body: dict[str, Any]) -> dict[str
 
 
 def plan(iam: Iam, session: Session, body: dict[str, Any]) -> dict[str, Any]:
-    """Without a planner it says of what is plainly allowed or denied, and that it cannot say more."""
+    """A filter over the things of a type, or that none says it (iam.md §19)."""
     tenant_id, action, type = text(body, "tenantId"), text(body, "action"), text(body, "type")
     asked = {"tenantId": tenant_id, "action": action, "type": type}
     if action.startswith("iam:"):
@@ -39,12 +42,17 @@ def plan(iam: Iam, session: Session, body: dict[str, Any]) -> dict[str, Any]:
         return asked | {"kind": "always", "filter": {"kind": "true"}}
     if not iam.usable(tenant_id) or tenant_id != session.tenant or action not in iam.actions or held(session, action):
         return asked | {"kind": "never", "filter": {"kind": "false"}}
-    if iam.plan is not None:
-        return asked | iam.plan(session, action, type)
-    if any(document.keys for document in (*grants(iam, session), *session.boundaries)):
-        raise IamError("UNSUPPORTED_FILTER")
-    decided = policy.evaluate(action, f"{type}/x", grants(iam, session), session.boundaries, {})
-    return asked | {"kind": "always" if decided.allowed else "never", "filter": {"kind": "true"}}
+    by_id: dict[str, dict[str, list[str]]] = {}
+    for _, _, _, kind, id in iam.relationships:
+        by_id.setdefault(kind, {})[id] = _relations(iam, session, tenant_id, (kind, id))
+    context = {**_principal(session), "resource.tenantId": tenant_id, "request.time": _now()}
+    known = planning.Known(context, by_id.get(type, {}), by_id)
+    try:
+        found = planning.plan(action, type, grants(iam, session), session.boundaries, known)
+    except planning.Unsupported:
+        raise IamError("UNSUPPORTED_FILTER") from None
+    kind = {filters.Always: "always", filters.Never: "never"}.get(found.__class__, "conditional")
+    return asked | {"kind": kind, "filter": msgspec.to_builtins(found)}
 
 
 def decide(
@@ -125,13 +133,22 @@ def _context(
     iam: Iam, session: Session, tenant_id: str, resource: tuple[str, str], attributes: dict[str, Any]
 ) -> dict[str, Any]:
     parent = (attributes.get("parentType"), attributes.get("parentId"))
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z")
     return {
         **{f"resource.{name}": value for name, value in attributes.items()},
         "resource.tenantId": tenant_id,
         "resource.relations": _relations(iam, session, tenant_id, resource),
         "resource.parentRelations": _relations(iam, session, tenant_id, parent),
-        "request.time": now,
+        "request.time": _now(),
+        **_principal(session),
+    }
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z")
+
+
+def _principal(session: Session) -> dict[str, Any]:
+    return {
         "principal.id": session.identity,
         "principal.tenantId": session.tenant,
         "principal.kind": session.identity_kind,

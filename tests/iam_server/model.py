@@ -95,7 +95,6 @@ class Iam:
         self.approvals: set[tuple[str, str, str]] = set()
         self.asked: list[tuple[str, dict[str, Any], dict[str, str]]] = []
         self.audit: list[dict[str, Any]] = []
-        self.plan: Callable[[Session, str, str], dict[str, Any]] | None = None
 
     def tenant(self, id: str, parent: str | None, **more: Any) -> Tenant:
         self.tenants[id] = Tenant(id, parent, **more)

@@ -15,6 +15,7 @@ from adapters.iam.better.answers import Failed, Unknown
 from adapters.iam.better.client import Client
 from domain import errors
 from domain.access import Decision, Foresight, Plan, Resource, Session, Tenant
+from domain.policy import matching
 
 log = logging.getLogger(__name__)
 
@@ -81,13 +82,12 @@ class BetterIam:
 
     def foresee(self, session: Session, action: str, resource: Resource) -> Foresight:
         plan = self.plan(session, action, resource.type)
-        match plan.kind:
-            case "always":
-                return Foresight("allowed", "allowed")
-            case "never":
-                return Foresight("denied", "ACCESS_DENIED")
-            case _:
-                return Foresight("unknown", "conditional")
+        if plan.kind == "unsupported":
+            return Foresight("unknown", "UNSUPPORTED_FILTER")
+        passes = plan.filter is not None and matching.matches(plan.filter, planning.row(resource))
+        if plan.kind == "always" or passes:
+            return Foresight("allowed", "allowed")
+        return Foresight("denied", "ACCESS_DENIED")
 
     def plan(self, session: Session, action: str, type: str) -> Plan:
         body = {"tenantId": session.tenant_id, "action": action, "type": type}

@@ -1,15 +1,13 @@
 """What a list may show, as `filters/plan` answers it, decoded strictly (iam.md §19)."""
 
-from typing import Final
+from collections.abc import Mapping
 
 import msgspec
 from msgspec import Struct
 
 from adapters.iam.better.answers import Unknown
-from domain.access import Plan
-from domain.policy import filters
-
-MAX_DEPTH: Final = 64
+from domain.access import Plan, Resource
+from domain.policy import matching
 
 
 class Planned(Struct, frozen=True, rename="camel"):
@@ -32,45 +30,16 @@ def plan_of(planned: Planned, asked: tuple[str, str, str]) -> Plan:
         case "never":
             return Plan("never")
         case "conditional":
-            return Plan("conditional", filter_of(planned.filter))
+            try:
+                return Plan("conditional", matching.parse(msgspec.json.decode(planned.filter)))
+            except (msgspec.MsgspecError, RecursionError, matching.InvalidFilter):
+                raise Unknown("its plan has a filter of another form than was agreed") from None
         case _:
             raise Unknown("its plan is of an unknown kind")
 
 
-def filter_of(raw: msgspec.Raw) -> filters.Filter:
-    """A filter without any member that would go unread: what is passed over could be what restricts it."""
-    try:
-        whole = msgspec.json.decode(raw)
-        found: filters.Filter = msgspec.convert(whole, filters.Filter, strict=True)
-        if _depth(whole) > MAX_DEPTH or not _read_wholly(whole, found):
-            raise Unknown("its plan has a filter of another form than was agreed")
-    except (msgspec.MsgspecError, RecursionError):
-        raise Unknown("its plan has a filter of another form than was agreed") from None
-    return found
-
-
-def _depth(node: object) -> int:
-    """How deep a filter goes; iterative, for a hostile one is very deep."""
-    deepest, todo = 0, [(node, 1)]
-    while todo:
-        at, depth = todo.pop()
-        deepest = max(deepest, depth)
-        if deepest > MAX_DEPTH * 4:
-            break
-        if isinstance(at, dict):
-            todo += [(value, depth + 1) for value in at.values()]
-        elif isinstance(at, list):
-            todo += [(value, depth) for value in at]
-    return deepest
-
-
-def _read_wholly(whole: object, found: filters.Filter) -> bool:
-    """Every member of the JSON is a member of the filter that was read from it."""
-    match whole, found:
-        case {"filters": list(parts)}, filters.And() | filters.Or():
-            nested = all(_read_wholly(part, one) for part, one in zip(parts, found.filters, strict=True))
-        case {"filter": part}, filters.Not():
-            nested = _read_wholly(part, found.filter)
-        case _:
-            nested = True
-    return nested and isinstance(whole, dict) and set(whole) <= {"kind", *found.__struct_encode_fields__}
+def row(resource: Resource) -> Mapping[str, object]:
+    """A thing as a filter looks at it."""
+    parent = {"parentType": resource.parent_type, "parentId": resource.parent_id}
+    known = {name: value for name, value in parent.items() if value is not None}
+    return {**resource.attributes, **known, "id": resource.id}
