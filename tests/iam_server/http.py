@@ -1,7 +1,9 @@
 """The HTTP transport: one POST a method, the two headers, bounded bodies, and the forms of its errors (iam.md §11)."""
 
+import contextlib
 import json
 import re
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -128,6 +130,31 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
 
+class _Listener(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, *args: Any) -> None:
+        self._open: set[socket.socket] = set()
+        super().__init__(*args)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self._open.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        self._open.discard(request)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A caller that hung up is no trouble."""
+
+    def hang_up(self) -> None:
+        """Whoever is connected notices that the server is gone."""
+        for one in list(self._open):
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+
+
 class Server:
     """An `Iam` that answers at `url`. `fail` says what goes wrong with the next calls of a method, one each."""
 
@@ -137,8 +164,7 @@ class Server:
         self.documents: dict[str, tuple[str, bytes]] = {}
         members = {"iam": iam, "base": "/api/iam", "faults": self._faults, "documents": self.documents}
         handler = type("Bound", (Handler,), members)
-        self._http = ThreadingHTTPServer(("127.0.0.1", port), handler)
-        self._http.daemon_threads = True
+        self._http = _Listener(("127.0.0.1", port), handler)
         self.port = self._http.server_address[1]
         self.url = f"http://127.0.0.1:{self.port}/api/iam"
         threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True).start()
@@ -149,6 +175,7 @@ class Server:
 
     def stop(self) -> None:
         self._http.shutdown()
+        self._http.hang_up()
         self._http.server_close()
 
 

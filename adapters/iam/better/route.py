@@ -34,7 +34,7 @@ def handler(
         except (msgspec.MsgspecError, RecursionError):
             raise errors.Malformed("the body is no event of Better IAM") from None
 
-    @post(PATH, name="iam.webhook", status_code=204)
+    @post(PATH, name="iam.webhook", status_code=200)
     async def deliver(request: Request[Any, Any, Any]) -> ASGIApp:
         headers = routes.headers_of(request.scope)
         raw = await body.read(request.receive, headers, MAX_BODY)
