@@ -2,12 +2,16 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from adapters.http import sse
 from iam_server import faults
-from iam_server.plane import Plane, plane
+from iam_server.hooks import delivery, event
+from iam_server.jwts import Issuer
+from iam_server.model import Session
+from iam_server.plane import SECRET, Plane, plane
 
 
 @pytest.fixture
@@ -80,3 +84,55 @@ def test_a_better_iam_that_is_down_lets_nobody_in(better: Plane) -> None:
     assert better.acme.get("/v1/reservations").status_code == 503
     assert better.app.get("/health/ready").status_code == 200
     assert better.head() == head
+
+
+def tell(better: Plane, body: dict[str, Any], secret: str = SECRET, **more: Any) -> int:
+    raw, headers = delivery(body, secret, **more)
+    return int(better.app.post("/v1/iam/webhook", content=raw, headers=headers).status_code)
+
+
+def test_a_tenant_event_brings_the_tree_into_the_log(better: Plane) -> None:
+    better.iam.tenant("initech", "platform")
+    better.iam.tenants["globex"].status = "suspended"
+    del better.iam.tenants["acme"]
+    assert tell(better, event("tenant:suspend")) == 204
+    better.until_tenant("initech", "active")
+    better.until_tenant("globex", "suspended")
+    better.until_tenant("acme", "deleted")
+
+
+def test_a_delivery_without_a_good_signature_is_turned_away(better: Plane) -> None:
+    calls = better.iam.count("tenants/listChildren")
+    assert tell(better, event("tenant:create"), "whsec_other") == 401
+    assert tell(better, event("tenant:create"), at=1_790_000_000) == 401
+    assert better.app.post("/v1/iam/webhook", json=event("tenant:create")).status_code == 401
+    assert tell(better, {"no": "event"}) == 400
+    large = better.app.post("/v1/iam/webhook", json={"x": "y" * 300_000})
+    assert large.status_code == 413
+    assert better.iam.count("tenants/listChildren") == calls
+
+
+def test_a_secret_is_rotated_without_a_restart(better: Plane) -> None:
+    secrets = better.access / "iam-secrets"
+    secrets.write_text(f"{SECRET}\nwhsec_new\n")
+    assert [tell(better, event("webhook:ping"), secret) for secret in (SECRET, "whsec_new")] == [204, 204]
+    secrets.write_text("whsec_new\n")
+    assert [tell(better, event("webhook:ping"), secret) for secret in (SECRET, "whsec_new")] == [401, 204]
+
+
+def test_a_session_jwt_spares_a_question_for_reads_alone(database: str, tmp_path: Path) -> None:
+    with plane(database, tmp_path, jwt_audience="better-compute") as better:
+        issuer = Issuer(better.server)
+        token = issuer.token(sub="root", tid="platform", sid="ses_jwt", jti="ses_jwt")
+        better.iam.sessions[token] = Session("ses_jwt", "root", "platform", "role", roles=["platform-admin"])
+        caller = better.client(token)
+        better.iam.asked.clear()
+        assert caller.get("/v1/sites").status_code == 200
+        assert better.iam.count("sts/getCallerIdentity") == 0
+        assert better.iam.count("authorize") == 1
+        caller.ok("POST", "/v1/sites", {"name": "north", "kind": "shared", "iamRegion": "eu-north"})
+        assert better.iam.count("sts/getCallerIdentity") == 1
+        del better.iam.sessions[token]
+        assert caller.get("/v1/sites").status_code == 401, "revoked: the decision itself is asked for"
+        forged = issuer.token(sub="root", tid="platform", iss="https://other.example")
+        assert better.client(forged).get("/v1/sites").status_code == 401

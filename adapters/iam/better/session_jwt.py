@@ -36,7 +36,7 @@ AGAIN_S: Final = 30.0
 _SEGMENTS: Final = re.compile(r"([A-Za-z0-9_-]{2,})\.([A-Za-z0-9_-]{2,})\.([A-Za-z0-9_-]{2,})")
 _KID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _CURVES: Final[Mapping[str, tuple[str, str]]] = {"EdDSA": ("OKP", "Ed25519"), "ES256": ("EC", "P-256")}
-_SECONDS = Annotated[int | float, Meta(ge=0, le=1e11)]
+_SECONDS = Annotated[float, Meta(ge=0, le=1e11)]
 _URI = Annotated[str, Meta(min_length=1, max_length=2048)]
 _SAID = Annotated[str, Meta(min_length=1, max_length=1024)]
 
