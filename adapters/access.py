@@ -55,6 +55,13 @@ def root_tenant(source: Source) -> str:
     return source.root_tenant
 
 
+def beside(source: Source, name: str) -> Path:
+    """A file of this name where the access file is; beside a Better IAM nothing lies."""
+    if not isinstance(source, Path):
+        raise ValueError(f"with a Better IAM the place of {name} has to be named")
+    return source.with_name(name)
+
+
 def access(source: Source, store: EventStore) -> Access:
     return _embedded(source, store) if isinstance(source, Path) else _better(source, store)
 

@@ -3,23 +3,26 @@
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 import psycopg
 from litestar.types import ASGIApp
 from prometheus_client import CollectorRegistry
 
-from adapters import access
+from adapters import access, audit_key
 from adapters.agent.gateway import Gateway
 from adapters.agent.ownership import Ownership
+from adapters.books import Library
 from adapters.calendars import Calendars
 from adapters.cel import CelSelectors
 from adapters.dispatch import Dispatcher
+from adapters.evidence import Evidence
 from adapters.housekeeping import Housekeeping, Job
 from adapters.http.app import create_app
 from adapters.http.health import Health
 from adapters.http.limits import Limits
 from adapters.ids import Mint
-from adapters.postgres import gauges, migrate, reader, retention, runner
+from adapters.postgres import evidence, gauges, migrate, reader, retention, runner
 from adapters.postgres.budgets import Budgets
 from adapters.postgres.follower import Follower
 from adapters.postgres.leases import LOOK_S
@@ -56,6 +59,7 @@ class Plane:
         self,
         dsn: str,
         source: access.Source,
+        key: Path,
         commands: Pool,
         reads: Pool,
         following: Pool,
@@ -82,7 +86,9 @@ class Plane:
         self.gateway = Gateway(self.store, audience=AUDIENCE, new_id=self.mint)
         consumers = (self.calendars.consume, self.runner.apply, self._tell_gateway)
         self.follower = Follower(following, consumers, at_rest=self.runner.at_rest)
-        self.dispatcher = Dispatcher(self.ports, self.store, reads, self.shown, self._wait_shown, self.head)
+        self.evidence = _evidence(self, commands, key)
+        library = Library(reads, self.evidence.sign, self.evidence.key)
+        self.dispatcher = Dispatcher(self.ports, self.store, reads, self.shown, self._wait_shown, self.head, library)
         self.worker = Worker(self.ports, commands, self.calendars, self.mint("sess"))
         self.watch = NodeWatch(self.store, commands, self.mint)
         self.ownership = Ownership(self.gateway, reads, self.mint)
@@ -141,7 +147,7 @@ class Plane:
 
     def app(self, limits: Limits | None = None) -> ASGIApp:
         metrics = CollectorRegistry()
-        gauges.register(metrics, self.follower, self.runner, [of.name for of in table.ASYNC])
+        gauges.register(metrics, self.follower, self.runner, [of.name for of in table.ASYNC], lambda: self.evidence.lag)
         return create_app(
             OPERATIONS,
             self.dispatcher,
@@ -157,6 +163,12 @@ class Plane:
         )
 
 
+def _evidence(plane: Plane, pool: Pool, key: Path) -> Evidence:
+    with pool.connection() as connection:
+        signer = audit_key.Signer(audit_key.read_or_make(key), evidence.incarnation(connection))
+    return Evidence(pool, plane.store, lambda: plane.follower.position, signer, plane.mint("sess"))
+
+
 def _forgetting(reads: Pool, history_days: int | None) -> list[Job]:
     if history_days is None:
         return []
@@ -170,11 +182,17 @@ def _event(failure: str) -> str:
 
 @contextmanager
 def running(
-    dsn: str, source: access.Source, history_days: int | None = None, *, resolver: Callable[[str], bool] | None = None
+    dsn: str,
+    source: access.Source,
+    history_days: int | None = None,
+    audit_key_file: Path | None = None,
+    *,
+    resolver: Callable[[str], bool] | None = None,
 ) -> Iterator[Plane]:
     """A working plane on a database that answers: migrated, read up to its end, controllers on.
 
-    Row versions are kept for `history_days`, None for ever. `resolver` knows the key of who may ask what things are.
+    Row versions are kept for `history_days`, None for ever. The audit key lies beside the access file unless it is
+    named. `resolver` knows the key of who may ask what things are.
     """
     migrate.migrate(dsn)
     changed = runner.create_tables(dsn, table.ALL)
@@ -189,13 +207,15 @@ def running(
         pool(dsn, READS) as reads,
         pool(dsn, FOLLOWING, by_key=True) as following,
     ):
-        plane = Plane(dsn, source, commands, reads, following, history_days, resolver)
+        key = audit_key_file or access.beside(source, audit_key.NAME)
+        plane = Plane(dsn, source, key, commands, reads, following, history_days, resolver)
         plane.runner.load()
         plane.follower.catch_up()
         plane.calendars.look_ahead()
         plane.ownership.beat()
         plane.follower.start()
         plane.worker.start()
+        plane.evidence.start()
         plane.watch.start()
         plane.housekeeping.start()
         plane.access.start()
@@ -205,5 +225,6 @@ def running(
             plane.access.stop()
             plane.housekeeping.stop()
             plane.watch.stop()
+            plane.evidence.stop()
             plane.worker.stop()
             plane.follower.stop()

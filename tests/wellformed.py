@@ -185,6 +185,9 @@ REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
     "iam.catalog": ("/v1/iam/catalog", {}),
     "iam.resolve": ("/v1/iam/resolve", {"tenantId": "acme", "type": "compute-pool", "id": "{pool}"}),
     "audit.stream": ("/v1/audit/streams/{pool}", {}),
+    "audit.export": ("/v1/audit/export", {}),
+    "audit.verify": ("/v1/audit/verify", {}),
+    "audit.checkpoint": ("/v1/audit/checkpoint", {}),
     "audit.state": ("/v1/audit/streams/{pool}/state", {}),
     "audit.events": ("/v1/audit/events", {}),
 }

@@ -44,6 +44,12 @@ COLLECT = (20_000, 20, 20)
     envvar="BETTER_COMPUTE_IAM_RESOLVER_KEY_FILE",
     help="the key with which a Better IAM host asks what things are; without it that is off",
 )
+@click.option(
+    "--audit-key-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    envvar="BETTER_COMPUTE_AUDIT_KEY_FILE",
+    help="signs the log's checkpoints (Ed25519, PEM); default audit.key in the data directory, made if missing",
+)
 @click.option("--demo", is_flag=True, help="load a small fleet with simulated agents")
 @click.option(
     "--ready-file",
@@ -121,6 +127,7 @@ def _run(settings: Settings, home: Path, dsn: str, better: Any) -> None:
 
     from adapters import main, telemetry
     from adapters.agent import protocol
+    from adapters.audit_key import KeyFileError
     from adapters.iam.access_file import AccessFileError
     from adapters.postgres.migrate import MigrationError
 
@@ -132,7 +139,7 @@ def _run(settings: Settings, home: Path, dsn: str, better: Any) -> None:
     resolver = _resolver(settings)
     listener = _listen(settings)
     try:
-        with main.running(dsn, source, settings.history_days, resolver=resolver) as plane:
+        with main.running(dsn, source, settings.history_days, _audit_key(settings, home), resolver=resolver) as plane:
             config = uvicorn.Config(
                 plane.app(),
                 loop="uvloop",
@@ -157,7 +164,7 @@ def _run(settings: Settings, home: Path, dsn: str, better: Any) -> None:
                 after.stop()
     except psycopg.OperationalError as problem:
         raise click.ClickException(f"the database cannot be reached: {str(problem).strip()}") from problem
-    except (AccessFileError, MigrationError, MapperDeserialisationError) as problem:
+    except (AccessFileError, KeyFileError, MigrationError, MapperDeserialisationError) as problem:
         raise click.ClickException(str(problem)) from problem
 
 
@@ -215,6 +222,12 @@ def _access(settings: Settings, home: Path) -> tuple[Path, dict[str, str]]:
         _write_private(kept, json.dumps(tokens))
     _write_private(access, text)
     return access, tokens
+
+
+def _audit_key(settings: Settings, home: Path) -> Path:
+    from adapters import audit_key
+
+    return settings.audit_key_file or home / audit_key.NAME
 
 
 def _write_private(path: Path, text: str) -> None:

@@ -69,7 +69,10 @@ def plane(dsn: str, home: Path, **more: Any) -> Iterator[Plane]:
         to = Connection(
             url=server.url, root_tenant="platform", service_key_file=keys, webhook_secret_file=secrets, **more
         )
-        with main.running(dsn, to, resolver=resolver_key.knows(given.RESOLVER)) as wired, _http(wired) as url:
+        with (
+            main.running(dsn, to, None, home / "audit.key", resolver=resolver_key.knows(given.RESOLVER)) as wired,
+            _http(wired) as url,
+        ):
             at.append(url)
             with httpx.Client(base_url=url, trust_env=False, timeout=30) as app:
                 made = Plane(wired, app, tokens, home, server)
