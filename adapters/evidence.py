@@ -78,7 +78,7 @@ class Evidence:
     def sign(self) -> str:
         """A checkpoint of what is taken in now, signed and kept; any process of the same key may."""
         with self._pool.connection() as connection:
-            return _checkpoint(connection, self._signer)
+            return checkpoint_of(connection, self._signer)
 
     def _round(self, fence: Fence, held: bool) -> None:
         """Times may be wrong while the clock is doubted: they are evidence all the same."""
@@ -159,7 +159,7 @@ class Writer:
         return links
 
 
-def _checkpoint(connection: psycopg.Connection[Any], signer: Signer) -> str:
+def checkpoint_of(connection: psycopg.Connection[Any], signer: Signer) -> str:
     """What this key has signed of this size already is given again: a note says no time, there is nothing to renew."""
     with connection.transaction():
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")

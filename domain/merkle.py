@@ -159,11 +159,11 @@ class Tree:
         """MTH(D[begin:end]) of a stretch that is a subtree: `begin` is a multiple of the power of two that holds it."""
         count = end - begin
         if count & (count - 1) == 0:
-            return self._node(count.bit_length() - 1, begin)
+            return self.subtree(count.bit_length() - 1, begin)
         middle = begin + _split_at(count)
         return node_hash(self._range(begin, middle), self._range(middle, end))
 
-    def _node(self, height: int, begin: int) -> bytes:
+    def subtree(self, height: int, begin: int) -> bytes:
         """The perfect subtree of 2**height leaves that starts with leaf `begin`."""
         level, within = divmod(height, HEIGHT)
         number = begin >> height

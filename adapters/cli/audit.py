@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from adapters.cli import audit_verify, database, progress
+from adapters.cli import audit_export, audit_verify, database, progress
 
 _UNREAD = """
 WITH read AS (SELECT coalesce(max(t), 0) AS t, coalesce(max(position), 0) AS position FROM log_time)
@@ -194,3 +194,5 @@ def diff(database_url: str | None, data_dir: Path | None) -> None:
 
 
 audit.add_command(audit_verify.verify)
+audit.add_command(audit_export.export)
+audit.add_command(audit_export.checkpoint)

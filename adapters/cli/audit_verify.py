@@ -12,14 +12,39 @@ SHOWN = 100
 """Faults that are listed; the others are counted."""
 
 
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+_FRESH = click.Path(dir_okay=False, path_type=Path)
+
+
 @click.command()
 @database.options
 @click.option(
     "--key", "vkeys", multiple=True, help="verifies checkpoints; default that of audit.key in the data directory"
 )
-def verify(database_url: str | None, data_dir: Path | None, vkeys: tuple[str, ...]) -> None:
+@click.option("--export", "export_file", type=_FILE, help="check this export instead, without database and server")
+@click.option("--checkpoint", "kept", type=_FILE, help="with --export: that nothing before this one changed since")
+@click.option("--keep", type=_FRESH, help="with --export: write its checkpoint here, for the next time")
+def verify(
+    database_url: str | None,
+    data_dir: Path | None,
+    vkeys: tuple[str, ...],
+    export_file: Path | None,
+    kept: Path | None,
+    keep: Path | None,
+) -> None:
     """Compute chains, tree and checkpoints again, and name all that is not as recorded; then the exit status is 1."""
-    _database(database_url, data_dir, vkeys)
+    if export_file is None:
+        if kept is not None or keep is not None:
+            raise click.UsageError("--checkpoint and --keep go with --export")
+        _database(database_url, data_dir, vkeys)
+        return
+    from adapters.cli import audit_offline
+
+    if len(vkeys) > 1:
+        raise click.UsageError("an export is signed by one key")
+    _keys(vkeys)
+    audit_offline.verify(export_file, kept, vkeys[0] if vkeys else None, keep)
 
 
 def _database(database_url: str | None, data_dir: Path | None, vkeys: tuple[str, ...]) -> None:
@@ -58,7 +83,7 @@ def _keys(vkeys: tuple[str, ...]) -> list[Any]:
 
     try:
         return [checkpoint.key(vkey) for vkey in vkeys]
-    except checkpoint.Unsound as wrong:
+    except (checkpoint.Unsound, UnicodeError) as wrong:
         raise click.UsageError(f"--key: {wrong}") from wrong
 
 
