@@ -61,6 +61,24 @@ def test_faults_are_named_and_the_exit_status_is_1(
     assert lines[-1] == "16 faults"
 
 
+def test_a_checkpoint_kept_elsewhere_shows_that_log_and_evidence_were_made_anew(
+    house: Audited, database: str, tmp_path: Path
+) -> None:
+    (kept := tmp_path / "yesterday").write_text(house.signer.note(*house.tree()))
+    holding = ("--key", house.signer.key.vkey, "--checkpoint", str(kept))
+    assert "2 checkpoints verified\n" in verify(database, *holding).output
+    house.connection.execute("UPDATE stored_events SET recorded_at = 0")
+    house.begin_anew()
+    house.take_in()
+    house.sign()
+    assert "1 checkpoints verified\n" in verify(database, "--key", house.signer.key.vkey).output
+    result = verify(database, *holding)
+    assert result.exit_code == 1
+    assert result.output.splitlines()[0] == ("checkpoint of size 8: the root that was signed is not that of the leaves")
+    kept.write_text("x")
+    assert "the checkpoint that was kept: a signed note is" in verify(database, *holding).output
+
+
 @pytest.mark.parametrize("key", ["x", "a+00000000+AekyeRrm56hApGFkyQR4ZCbV54Id2LKaANYcrnKv3U2k"])
 def test_a_key_that_is_none_is_refused(house: Audited, database: str, key: str) -> None:
     result = verify(database, "--key", key)
