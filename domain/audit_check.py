@@ -5,6 +5,7 @@ wrong, what follows is still held against what was recorded: a fault does not hi
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Final, Generic, TypeVar
 
 from msgspec import Struct
@@ -79,7 +80,19 @@ class Check:
             yield from self._missing(leaves.take())
         while chained.next is not None:
             self._chains.orphan(chained.take())
-        self._explain()
+
+    @property
+    def lacks(self) -> bool:
+        """Whether there is something to explain."""
+        return bool(self._gone)
+
+    def explain(self, later: Iterable[Logged]) -> None:
+        """Name events that stand elsewhere than they were recorded; they may be among those that came `later`."""
+        for event in (*self._strange, *islice(later, KEPT)):
+            for was in self._gone:
+                moved = was.position is not None and was.position != event.leaf.position
+                if moved and was.hash == tamper.moved(event.leaf, was.position or 0):
+                    self._tell(f"{_named(event)}: this is the event that was recorded at position {was.position}")
 
     def _chain(self, event: Logged, index: int | None, chained: Ahead[chain.Link]) -> None:
         while chained.next is not None and chained.next.position < event.leaf.position:
@@ -115,14 +128,6 @@ class Check:
         self._tell(f"{_named(event)}: the event was slipped in, no leaf records it")
         if len(self._strange) < KEPT:
             self._strange.append(event)
-
-    def _explain(self) -> None:
-        """Events that stand elsewhere than they were recorded: moved, or changed about."""
-        for event in self._strange:
-            for was in self._gone:
-                moved = was.position is not None and was.position != event.leaf.position
-                if moved and was.hash == tamper.moved(event.leaf, was.position or 0):
-                    self._tell(f"{_named(event)}: this is the event that was recorded at position {was.position}")
 
 
 class Chains:

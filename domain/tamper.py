@@ -32,10 +32,10 @@ def told(found: Leaf, state: bytes, recorded: bytes) -> str | None:
 
 def _candidates(found: Leaf, state: bytes) -> Iterator[tuple[str, object, object, Leaf]]:
     """Every leaf that is one flipped bit away: the field, how it reads, how it would have read."""
-    for bit in range(63):
-        version, at = found.version ^ 1 << bit, found.recorded_at ^ 1 << bit
-        yield "version", found.version, version, replace(found, version=version)
-        yield "recordedAt", found.recorded_at, at, replace(found, recorded_at=at)
+    for number in _flipped_number(found.version):
+        yield "version", found.version, number, replace(found, version=number)
+    for number in _flipped_number(found.recorded_at):
+        yield "recordedAt", found.recorded_at, number, replace(found, recorded_at=number)
     for text in _flipped_text(found.stream):
         yield "stream", found.stream, text, replace(found, stream=text)
     for text in _flipped_text(found.type):
@@ -43,6 +43,12 @@ def _candidates(found: Leaf, state: bytes) -> Iterator[tuple[str, object, object
     for byte, flipped in _flipped(state) if len(state) <= TRIED else ():
         name = f"byte {byte} of the stored bytes"
         yield name, state[byte], flipped[byte], replace(found, sha256=sha256(flipped).hexdigest())
+
+
+def _flipped_number(number: int) -> Iterator[int]:
+    """Of eight bytes, as PostgreSQL stores it."""
+    for flipped in _flipped(number.to_bytes(8, signed=True)):
+        yield int.from_bytes(flipped[1], signed=True)
 
 
 def _flipped(data: bytes) -> Iterator[tuple[int, bytes]]:

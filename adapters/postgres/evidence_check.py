@@ -14,7 +14,7 @@ from adapters.postgres.mapper import outline
 from domain import audit_check, chain, checkpoint, leaf, merkle
 
 AT_ONCE: Final = 2_000
-_FIRST, _LAST_SIZE = -(2**63), 2**63 - 1
+_FIRST, _END = -(2**63), 2**63 - 1
 
 _LEAVES: LiteralString = "SELECT index, hashes, positions FROM audit_tiles WHERE level = 0 ORDER BY index"
 _LINKS: LiteralString = """
@@ -29,6 +29,7 @@ _ABOVE: LiteralString = "SELECT level, index FROM audit_tiles WHERE level <> 0 O
 _LAST: LiteralString = """
 SELECT coalesce(positions[cardinality(positions)], 0) FROM audit_tiles WHERE level = 0 ORDER BY index DESC LIMIT 1
 """
+_UPTO: LiteralString = "SELECT count(*) FROM stored_events WHERE notification_id <= %s"
 _LATER: LiteralString = "SELECT count(*) FROM stored_events WHERE notification_id > %s"
 
 Connection = psycopg.Connection[Any]
@@ -76,7 +77,7 @@ class Verifier:
         notes = audit_check.Ahead(self._cursor("notes", _NOTES))
         self._signed_upto(0, notes, tree)
         links = (chain.Link(*row) for row in self._cursor("links", _LINKS))
-        for hash in check.compare(self._log(upto), self._filed(size), links):
+        for hash in check.compare(self._log(_FIRST, upto), self._filed(size), links):
             tree.append(hash)
             if tree.size % merkle.WIDTH == 0:
                 self._above(tile for tile in tree.changed() if len(tile.hashes) == merkle.WIDTH * merkle.HASH)
@@ -84,8 +85,10 @@ class Verifier:
             self._signed_upto(tree.size, notes, tree)
         self._above(tree.edge())
         progress(check.events, 0)
-        self._signed_upto(_LAST_SIZE, notes, tree)
+        self._signed_upto(_END, notes, tree)
         self._superfluous()
+        if check.lacks:
+            check.explain(self._log(upto, _END))
         later = _number(self._connection.execute(_LATER, (upto,)))
         return Report(check.events, check.links, tree.size, tree.root(), self._notes, self._signed, later, self._faults)
 
@@ -94,18 +97,21 @@ class Verifier:
         self._told(fault)
 
     def _bounds(self) -> tuple[int, int]:
-        """How many leaves there are, and up to which position; where the rows disagree, what most of them say."""
-        progress = evidence.progress(self._connection)
+        """How many leaves there are, and up to which position. Where progress and tiles disagree, the log decides."""
+        told = evidence.progress(self._connection)
         row = self._connection.execute(_WIDTHS).fetchone()
         assert row is not None
         tiles, end, hashes = row
-        size = hashes if tiles == end else progress.size
-        if size != progress.size:
-            self._tell(f"progress reads {progress.size} leaves, the tiles hold {size}")
         last = _number(self._connection.execute(_LAST))
-        if last != progress.position:
-            self._tell(f"progress reads position {progress.position}, the last leaf's is {last}")
-        return size, last
+        whole = tiles == end and hashes == told.size
+        if whole and last == told.position:
+            return hashes, last
+        good = _number(self._connection.execute(_UPTO, (told.position,))) == told.size
+        if whole:
+            self._tell(f"progress reads position {told.position}, the last leaf's is {last}")
+        elif not good and tiles == end:
+            self._tell(f"progress reads {told.size} leaves, the tiles hold {hashes}")
+        return (told.size, told.position) if good or tiles != end else (hashes, last)
 
     def _cursor(self, name: str, sql: LiteralString, params: tuple[int, ...] = ()) -> Iterator[Any]:
         """A long answer, a stretch at a time."""
@@ -113,8 +119,8 @@ class Verifier:
             cursor.itersize = AT_ONCE
             yield from cursor.execute(sql, params)
 
-    def _log(self, upto: int) -> Iterator[audit_check.Logged]:
-        for row in self._cursor("log", evidence.LOG, (_FIRST, upto)):
+    def _log(self, after: int, upto: int) -> Iterator[audit_check.Logged]:
+        for row in self._cursor("log", evidence.LOG, (after, upto)):
             yield self._logged(*row)
 
     def _logged(
@@ -135,16 +141,16 @@ class Verifier:
             if not expected <= index < -(-size // merkle.WIDTH):
                 self._tell(f"tile 0/{index} belongs to no tree of {size} leaves")
                 continue
-            yield from self._lost(expected, index)
+            yield from self._lost(expected, index, size)
             yield from self._tile(index, hashes, positions, min(merkle.WIDTH, size - index * merkle.WIDTH))
             expected = index + 1
-        yield from self._lost(expected, -(-size // merkle.WIDTH))
+        yield from self._lost(expected, -(-size // merkle.WIDTH), size)
 
-    def _lost(self, first: int, end: int) -> Iterator[audit_check.Filed]:
+    def _lost(self, first: int, end: int, size: int) -> Iterator[audit_check.Filed]:
         for index in range(first, end):
             self._tell(f"tile 0/{index} is missing")
-            for place in range(merkle.WIDTH):
-                yield audit_check.Filed(index * merkle.WIDTH + place, None, None)
+            for place in range(index * merkle.WIDTH, min(size, (index + 1) * merkle.WIDTH)):
+                yield audit_check.Filed(place, None, None)
 
     def _tile(self, index: int, hashes: bytes, positions: Sequence[int], width: int) -> Iterator[audit_check.Filed]:
         if len(hashes) != width * merkle.HASH:
