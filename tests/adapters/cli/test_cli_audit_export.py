@@ -82,7 +82,7 @@ def test_what_cannot_be_is_said_in_a_line(plane: Plane, evidence: tuple[str, ...
     _, dsn, _, key = evidence
     file = tmp_path / "x.jsonl"
     wrong = (
-        ("verify", "--checkpoint", key),
+        ("verify", "--keep", file),
         ("verify", "--export", key, "--key", "nonsense"),
         ("verify", "--export", key, "--key", "a", "--key", "b"),
         ("export", "-o", file, "--database-url", dsn),
