@@ -27,6 +27,8 @@ from domain import operation
 from queries import (
     allocations,
     audit,
+    audit_events,
+    audit_state,
     bookings,
     capacity,
     capacity_timeline,
@@ -89,6 +91,8 @@ OPERATIONS: Final[dict[str, operation.Operation]] = operation.table(
     leases.OPERATIONS,
     lease_queries.OPERATIONS,
     audit.OPERATIONS,
+    audit_events.OPERATIONS,
+    audit_state.OPERATIONS,
     events.OPERATIONS,
     iam.operations(lambda: OPERATIONS.values()),
 )

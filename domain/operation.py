@@ -114,6 +114,7 @@ class Operation(Struct, frozen=True, kw_only=True):
     A `streaming` query answers a feed of responses, sent as server-sent events. One that `looks` is a query by POST:
     what it asks is too much for a URL. It sees what the log had when it was asked, and records nothing.
     With the resolver's credential the handler takes the request and what resolves in a tenant.
+    What is read `of_log` alone has a past without an end: of the log nothing is ever forgotten.
     `ahead` says of a request and its call what performing it is sure to ask, where that is not what `on` names.
     """
 
@@ -134,6 +135,7 @@ class Operation(Struct, frozen=True, kw_only=True):
     decided_inside: bool = False
     streaming: bool = False
     looks: bool = False
+    of_log: bool = False
     ahead: Callable[..., Any] | None = None
 
     @property

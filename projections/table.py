@@ -3,10 +3,12 @@
 from typing import Final
 
 from projections import (
+    audit_events,
     bookings,
     budgets,
     catalog,
     devices,
+    drafts,
     extensions,
     gates,
     join_tokens,
@@ -33,6 +35,7 @@ INLINE: Final = (
     queue.PROJECTION,
     keys.PROJECTION,
     catalog.PROJECTION,
+    drafts.PROJECTION,
 )
 ASYNC: Final = (
     sites.PROJECTION,
@@ -46,6 +49,7 @@ ASYNC: Final = (
     reservations.PROJECTION,
     extensions.PROJECTION,
     usage.PROJECTION,
+    audit_events.PROJECTION,
     log_time.PROJECTION,
 )
 ALL: Final[tuple[Projection, ...]] = (*INLINE, *ASYNC)

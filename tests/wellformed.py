@@ -185,6 +185,8 @@ REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
     "iam.catalog": ("/v1/iam/catalog", {}),
     "iam.resolve": ("/v1/iam/resolve", {"tenantId": "acme", "type": "compute-pool", "id": "{pool}"}),
     "audit.stream": ("/v1/audit/streams/{pool}", {}),
+    "audit.state": ("/v1/audit/streams/{pool}/state", {}),
+    "audit.events": ("/v1/audit/events", {}),
 }
 """Path and body by operation. Names in braces are of `things`, `?` is a name that nothing has yet."""
 
@@ -204,6 +206,15 @@ def awaiting(plane: Plane, like: str, starts_at: int | None = None) -> str:
     awaited = reservation.ConfirmationAwaited("OverBudget", "for a test", draft.at, draft.at + 1_800_000, "adm_1")
     meta = Meta(f"identity:{draft.tenant_id}/{draft.identity_id}")
     plane.store.append(Append((Change(reservation_id, 0, (draft, awaited)),), meta))
+    return reservation_id
+
+
+def drafted(plane: Plane, like: str) -> str:
+    """A draft that is stored and not decided on yet, for the same as a reservation that there is."""
+    draft = replace(plane.store.load(like).state.draft, at=plane.store.now(), committed=True)
+    reservation_id = ids.derive("rsv", draft.tenant_id, draft.identity_id, fresh())
+    meta = Meta(f"identity:{draft.tenant_id}/{draft.identity_id}")
+    plane.store.append(Append((Change(reservation_id, 0, (draft,)),), meta))
     return reservation_id
 
 

@@ -90,6 +90,8 @@ EXPECTED: dict[str, str] = {
     "iam.catalog": READ,
     "iam.resolve": "401 401 401 401 401 401 401 401",
     "audit.stream": "401 401 404 403 200 404 403 200",
+    "audit.state": "401 401 404 403 200 404 403 200",
+    "audit.events": "401 401 200 403 200 200 403 200",
 }
 CODES = {401: "UNAUTHENTICATED", 403: "ACCESS_DENIED", 404: "NOT_FOUND"}
 
