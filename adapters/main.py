@@ -9,12 +9,14 @@ import psycopg
 from litestar.types import ASGIApp
 from prometheus_client import CollectorRegistry
 
-from adapters import directory
+from adapters import audit_key, directory
 from adapters.agent.gateway import Gateway
 from adapters.agent.ownership import Ownership
+from adapters.books import Library
 from adapters.calendars import Calendars
 from adapters.cel import CelSelectors
 from adapters.dispatch import Dispatcher
+from adapters.evidence import Evidence
 from adapters.housekeeping import Housekeeping, Job
 from adapters.http.app import create_app
 from adapters.http.health import Health
@@ -22,7 +24,7 @@ from adapters.http.limits import Limits
 from adapters.iam import access_file
 from adapters.iam.embedded import Embedded
 from adapters.ids import Mint
-from adapters.postgres import gauges, migrate, reader, retention, runner
+from adapters.postgres import evidence, gauges, migrate, reader, retention, runner
 from adapters.postgres.budgets import Budgets
 from adapters.postgres.follower import Follower
 from adapters.postgres.leases import LOOK_S
@@ -59,6 +61,7 @@ class Plane:
         self,
         dsn: str,
         access: Path,
+        key: Path,
         commands: Pool,
         reads: Pool,
         following: Pool,
@@ -88,7 +91,9 @@ class Plane:
         self.gateway = Gateway(self.store, audience=AUDIENCE, new_id=self.mint)
         consumers = (self.calendars.consume, self.runner.apply, self._tell_gateway)
         self.follower = Follower(following, consumers, at_rest=self.runner.at_rest)
-        self.dispatcher = Dispatcher(self.ports, self.store, reads, self.shown, self._wait_shown, self.head)
+        self.evidence = _evidence(self, commands, key)
+        library = Library(reads, self.evidence.sign, self.evidence.key)
+        self.dispatcher = Dispatcher(self.ports, self.store, reads, self.shown, self._wait_shown, self.head, library)
         self.worker = Worker(self.ports, commands, self.calendars, self.mint("sess"))
         self.watch = NodeWatch(self.store, commands, self.mint)
         self.ownership = Ownership(self.gateway, reads, self.mint)
@@ -140,6 +145,7 @@ class Plane:
             "projectionLag": lag,
             "projections": failed or "ok",
             "follower": "ok" if alive else f"stopped behind position {self.follower.position}",
+            "accessFile": f"{stale}; an earlier one is in force" if (stale := self.authorizer.stale) else "ok",
         }
         if hole := self.follower.hole_age:
             checks["holeSeconds"] = round(hole, 1)
@@ -147,7 +153,7 @@ class Plane:
 
     def app(self, limits: Limits | None = None) -> ASGIApp:
         metrics = CollectorRegistry()
-        gauges.register(metrics, self.follower, self.runner, [of.name for of in table.ASYNC])
+        gauges.register(metrics, self.follower, self.runner, [of.name for of in table.ASYNC], lambda: self.evidence.lag)
         return create_app(
             OPERATIONS,
             self.dispatcher,
@@ -159,6 +165,12 @@ class Plane:
             resolver=self.resolver,
             lifespan=[self.gateway.running],
         )
+
+
+def _evidence(plane: Plane, pool: Pool, key: Path) -> Evidence:
+    with pool.connection() as connection:
+        signer = audit_key.Signer(audit_key.read_or_make(key), evidence.incarnation(connection))
+    return Evidence(pool, plane.store, lambda: plane.follower.position, signer, plane.mint("sess"))
 
 
 def _forgetting(reads: Pool, history_days: int | None) -> list[Job]:
@@ -177,11 +189,17 @@ OPERATIONS_ACTIONS = frozenset(operation.action for operation in OPERATIONS.valu
 
 @contextmanager
 def running(
-    dsn: str, access: Path, history_days: int | None = None, *, resolver: Callable[[str], bool] | None = None
+    dsn: str,
+    access: Path,
+    history_days: int | None = None,
+    audit_key_file: Path | None = None,
+    *,
+    resolver: Callable[[str], bool] | None = None,
 ) -> Iterator[Plane]:
     """A working plane on a database that answers: migrated, read up to its end, controllers on.
 
-    Row versions are kept for `history_days`, None for ever. `resolver` knows the key of who may ask what things are.
+    Row versions are kept for `history_days`, None for ever. The audit key lies beside the access file unless it is
+    named. `resolver` knows the key of who may ask what things are.
     """
     migrate.migrate(dsn)
     changed = runner.create_tables(dsn, table.ALL)
@@ -196,13 +214,15 @@ def running(
         pool(dsn, READS) as reads,
         pool(dsn, FOLLOWING, by_key=True) as following,
     ):
-        plane = Plane(dsn, access, commands, reads, following, history_days, resolver)
+        key = audit_key_file or access.with_name(audit_key.NAME)
+        plane = Plane(dsn, access, key, commands, reads, following, history_days, resolver)
         plane.runner.load()
         plane.follower.catch_up()
         plane.calendars.look_ahead()
         plane.ownership.beat()
         plane.follower.start()
         plane.worker.start()
+        plane.evidence.start()
         plane.watch.start()
         plane.housekeeping.start()
         try:
@@ -210,5 +230,6 @@ def running(
         finally:
             plane.housekeeping.stop()
             plane.watch.stop()
+            plane.evidence.stop()
             plane.worker.stop()
             plane.follower.stop()

@@ -38,6 +38,12 @@ COLLECT = (20_000, 20, 20)
     help="tenants, identities, roles (TOML); default access.toml in the data directory, made if missing",
 )
 @click.option(
+    "--audit-key-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    envvar="BETTER_COMPUTE_AUDIT_KEY_FILE",
+    help="signs the log's checkpoints (Ed25519, PEM); default audit.key in the data directory, made if missing",
+)
+@click.option(
     "--iam-resolver-key-file",
     type=click.Path(dir_okay=False, path_type=Path),
     envvar="BETTER_COMPUTE_IAM_RESOLVER_KEY_FILE",
@@ -119,6 +125,7 @@ def _run(settings: Settings, home: Path, dsn: str) -> None:
 
     from adapters import main, telemetry
     from adapters.agent import protocol
+    from adapters.audit_key import KeyFileError
     from adapters.iam.access_file import AccessFileError
     from adapters.postgres.migrate import MigrationError
 
@@ -130,7 +137,8 @@ def _run(settings: Settings, home: Path, dsn: str) -> None:
     resolver = _resolver(settings)
     listener = _listen(settings)
     try:
-        with main.running(dsn, access, settings.history_days, resolver=resolver) as plane:
+        key = _audit_key(settings, home)
+        with main.running(dsn, access, settings.history_days, key, resolver=resolver) as plane:
             config = uvicorn.Config(
                 plane.app(),
                 loop="uvloop",
@@ -155,7 +163,7 @@ def _run(settings: Settings, home: Path, dsn: str) -> None:
                 after.stop()
     except psycopg.OperationalError as problem:
         raise click.ClickException(f"the database cannot be reached: {str(problem).strip()}") from problem
-    except (AccessFileError, MigrationError, MapperDeserialisationError) as problem:
+    except (AccessFileError, KeyFileError, MigrationError, MapperDeserialisationError) as problem:
         raise click.ClickException(str(problem)) from problem
 
 
@@ -213,6 +221,12 @@ def _access(settings: Settings, home: Path) -> tuple[Path, dict[str, str]]:
         _write_private(kept, json.dumps(tokens))
     _write_private(access, text)
     return access, tokens
+
+
+def _audit_key(settings: Settings, home: Path) -> Path:
+    from adapters import audit_key
+
+    return settings.audit_key_file or home / audit_key.NAME
 
 
 def _write_private(path: Path, text: str) -> None:
