@@ -53,7 +53,9 @@ class Decision(msgspec.Struct, frozen=True):
 
     @property
     def refusal(self) -> errors.AccessDenied:
-        return errors.AccessDenied(f"{self.decided.action} on {self.decided.resource} is not allowed to you")
+        """What is told; a session that could do more to be allowed is told what."""
+        kind = errors.STEP_UP.get(self.decided.reason, errors.AccessDenied)
+        return kind(f"{self.decided.action} on {self.decided.resource} is not allowed to you")
 
 
 @dataclass

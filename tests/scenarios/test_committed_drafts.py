@@ -115,15 +115,26 @@ def test_a_decider_that_is_away_leaves_the_draft_and_it_is_decided_when_asked_ag
 
 def test_what_is_refused_is_denied_and_kept_so(plane: Plane, outside: Outside) -> None:
     pool_id, _ = plane.fleet()
-    outside.refuses = True
+    outside.refuses = "ACCESS_DENIED"
     refused = plane.acme.reserve(pool_id, "job")
     assert (refused.status_code, refused.json()["code"]) == (403, "ACCESS_DENIED")
     assert shown_as(plane, refused.json()["reservationId"]) == "denied"
-    outside.refuses = False
+    outside.refuses = ""
     again = plane.acme.reserve(pool_id, "job")
     assert (again.status_code, again.headers["idempotency-replayed"]) == (403, "true")
     assert len(outside.of(CREATE)) == 1
     assert len(plane.refusals()) == 1
+
+
+def test_who_has_to_sign_in_anew_asks_the_same_again(plane: Plane, outside: Outside) -> None:
+    pool_id, _ = plane.fleet()
+    outside.refuses = "MFA_REQUIRED"
+    refused = plane.acme.reserve(pool_id, "job")
+    assert (refused.status_code, refused.json()["code"]) == (403, "MFA_REQUIRED")
+    outside.refuses = ""
+    (reservation_id,) = drafts(plane)
+    made = plane.acme.reserve(pool_id, "job").json()
+    assert (made["id"], made["state"]) == (reservation_id, "placed")
 
 
 def shown_as(plane: Plane, reservation_id: str) -> Any:
@@ -261,10 +272,10 @@ def test_an_extension_that_is_refused_changes_nothing_and_an_agent_may_ask_again
 ) -> None:
     pool_id, _ = plane.fleet()
     made = plane.acme.reserve(pool_id, startsAt=plane.store.now() + HOUR).json()
-    outside.refuses = True
+    outside.refuses = "ACCESS_DENIED"
     refused = extend(plane.acme, made, made["endsAt"] + HOUR, "no").json()
     assert (refused["code"], plane.store.load(refused["extensionId"]).state.status) == ("ACCESS_DENIED", "denied")
-    outside.refuses, outside.held = False, {EXTEND}
+    outside.refuses, outside.held = "", {EXTEND}
     held = extend(agent, made, made["endsAt"] + HOUR).json()
     assert (held["code"], plane.store.load(held["extensionId"]).state.status) == ("ACCESS_DENIED", "draft")
     assert shown(plane, made["id"]) == made
