@@ -5,12 +5,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from adapters.iam import tokens
 from adapters.registry import OPERATIONS
 from commands import extensions
 from domain import extension, reservation
-from domain.event import Fence
+from domain.event import Append, Change, Fence, Meta
 from facts import differences
 from given import RESOLVER, Client, Plane
 from outside import Outside
@@ -241,6 +242,22 @@ def test_a_draft_that_nobody_decides_on_expires_after_a_quarter_of_an_hour(
     assert plane.rows("SELECT 1 FROM open_drafts") == []
     plane.settle()
     assert differences(database) == []
+
+
+def test_the_worker_closes_both_kinds(plane: Plane) -> None:
+    pool_id, _ = plane.fleet()
+    made = plane.acme.reserve(pool_id, startsAt=plane.store.now() + HOUR).json()
+    long_ago = plane.store.now() - 15 * MINUTE
+    draft = replace(plane.store.load(made["id"]).state.draft, at=long_ago, committed=True)
+    moved = extension.Drafted(made["id"], "acme", "acme", 2 * HOUR, HOUR, 2.0, "b", long_ago, committed=True)
+    ids = [f"{prefix}_{'0' * 52}" for prefix in ("rsv", "ext")]
+    for id_, event in zip(ids, (draft, moved), strict=True):
+        plane.store.append(Append((Change(id_, 0, (event,)),), Meta("identity:acme/acme")))
+    for id_ in ids:
+        plane.until_state(id_, "expired", "draft")
+        closed = plane.store.history(id_)[-1]
+        assert (closed.event.reason, closed.meta.actor) == ("NotDecided", "controller:timekeeper")  # type: ignore[attr-defined]
+    assert plane.rows("SELECT 1 FROM open_drafts") == []
 
 
 def test_an_extension_is_decided_on_as_the_draft_that_it_is(plane: Plane, outside: Outside, database: str) -> None:
