@@ -1,6 +1,6 @@
 """The two who can stand behind the Authorizer, each with what it needs beside it (architecture.md §6)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -36,7 +36,7 @@ def _nothing() -> None:
 class Access(Struct, frozen=True):
     """`reading` identifies the caller of a read. Where `blocks`, identifying asks over a network.
 
-    `start` and `stop` are for what it does by itself, `jobs` for what housekeeping does for it.
+    `health` is what it has to say of itself; `start` and `stop` are for what it does by itself, `jobs` for what housekeeping does for it.
     """
 
     authorizer: Authorizer
@@ -44,6 +44,7 @@ class Access(Struct, frozen=True):
     blocks: bool = False
     jobs: tuple[Job, ...] = ()
     routes: Sequence[ControllerRouterHandler] = ()
+    health: Callable[[], Mapping[str, str]] = dict
     start: Callable[[], None] = _nothing
     stop: Callable[[], None] = _nothing
 
@@ -71,7 +72,11 @@ def _embedded(path: Path, store: EventStore) -> Access:
         directory.record(store, file.tenants.values(), file.digest)
 
     embedded = Embedded(path, actions=ACTIONS, on_load=record)
-    return Access(embedded, embedded.identify, jobs=(Job("access file", 0, embedded.refresh),))
+
+    def health() -> Mapping[str, str]:
+        return {"accessFile": f"{embedded.stale}; an earlier one is in force" if embedded.stale else "ok"}
+
+    return Access(embedded, embedded.identify, jobs=(Job("access file", 0, embedded.refresh),), health=health)
 
 
 def _better(to: connection.Connection, store: EventStore) -> Access:

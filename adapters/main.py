@@ -140,6 +140,7 @@ class Plane:
             "projectionLag": lag,
             "projections": failed or "ok",
             "follower": "ok" if alive else f"stopped behind position {self.follower.position}",
+            **self.access.health(),
         }
         if hole := self.follower.hole_age:
             checks["holeSeconds"] = round(hole, 1)

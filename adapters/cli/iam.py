@@ -1,61 +1,73 @@
-"""Where `serve` finds a Better IAM: its flags, and what must go together."""
+"""`better-compute iam`: policy decisions and the access file, on the spot."""
 
-from collections.abc import Callable
+import json
+import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import BinaryIO
 
 import click
 
-from adapters.settings import Settings
-
-if TYPE_CHECKING:
-    from adapters.iam.better.connection import Connection
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-_FILE = click.Path(dir_okay=False, path_type=Path)
-_FLAGS: tuple[tuple[str, Any, str], ...] = (
-    ("url", str, "a Better IAM that decides instead of an access file, with its path: https://iam.example/api/iam"),
-    ("root-tenant", str, "its tenant that is the platform itself; needed with --iam-url"),
-    ("service-key-file", _FILE, "API keys that read the tenant tree, one a line; one of the root tenant is needed"),
-    ("webhook-secret-file", _FILE, "secrets of its webhooks, one a line; without it none is taken"),
-    ("jwt-audience", str, "read session JWTs for this audience without asking, for reads"),
-    ("jwt-issuer", str, "who must have issued them; default --iam-url"),
-)
+from adapters.cli import access, tables
 
 
-def options(command: F) -> F:
-    """Add the flags of a Better IAM."""
-    for name, kind, said in reversed(_FLAGS):
-        variable = "BETTER_COMPUTE_IAM_" + name.upper().replace("-", "_")
-        command = click.option(f"--iam-{name}", type=kind, envvar=variable, help=said)(command)
-    return command
+@click.group()
+def iam() -> None:
+    """Decide by policies, and check an access file, on the spot."""
 
 
-def connection(settings: Settings) -> "Connection | None":
-    """The Better IAM that was named, checked; None where an access file decides."""
-    from adapters.iam.better import connection
+@iam.command()
+@click.option("--explain", is_flag=True, help="an error says what is wrong, and where in its document")
+def evaluate(explain: bool) -> None:
+    """Answer questions of the policy language: one JSON object a line on standard input, one answer a line.
 
-    flags = {f"--iam-{name}": getattr(settings, "iam_" + name.replace("-", "_")) for name, _, _ in _FLAGS}
-    if settings.iam_url is None:
-        if given := [flag for flag, value in flags.items() if value is not None]:
-            raise click.UsageError(f"{given[0]} needs --iam-url")
-        return None
-    if settings.iam_root_tenant is None:
-        raise click.UsageError("--iam-url needs --iam-root-tenant: which tenant is the platform itself")
-    for flag, taken in (("--access-file", settings.access_file is not None), ("--demo", settings.demo)):
-        if taken:
-            raise click.UsageError(f"with --iam-url Better IAM decides: leave out {flag}")
-    found = connection.Connection(
-        url=settings.iam_url,
-        root_tenant=settings.iam_root_tenant,
-        service_key_file=settings.iam_service_key_file,
-        webhook_secret_file=settings.iam_webhook_secret_file,
-        jwt_audience=settings.iam_jwt_audience,
-        jwt_issuer=settings.iam_jwt_issuer,
-    )
+    A question has action, resource, grants and, if it likes, boundaries and context. A line that is none is
+    answered with the error MALFORMED; the exit status is then 1.
+    """
+    from adapters.iam import questions
+
+    malformed = False
+    out = sys.stdout.buffer
+    for line in _lines(sys.stdin.buffer, questions.MAX_LINE):
+        answered = questions.answer(line, explain=explain)
+        malformed |= answered.get("error") == "MALFORMED"
+        out.write(questions.written(answered))
+        out.flush()
+    sys.exit(1 if malformed else 0)
+
+
+def _lines(source: BinaryIO, most: int) -> Iterator[bytes]:
+    """Lines as they come, without their ends; of one that is too long its first `most` bytes and one more."""
+    while line := source.readline(most + 1):
+        yield line.rstrip(b"\r\n")
+        while len(line) > most and not line.endswith(b"\n"):
+            line = source.readline(most + 1)
+
+
+@iam.command()
+@click.option("--json", "as_json", is_flag=True, help="as JSON, for programs")
+@access.options
+def check(as_json: bool, access_file: Path | None, data_dir: Path | None) -> None:
+    """Check an access file as a server would at its start: exit 0 when it is good, else 1 with line and reason."""
+    from adapters.iam import access_edit
+    from domain import roles
+
+    path = access.path(access_file, data_dir)
     try:
-        connection.check(found)
-    except connection.SettingsError as problem:
-        raise click.UsageError(str(problem)) from problem
-    return found
+        file = access_edit.read(path, access.actions())
+    except access_edit.EditError as problem:
+        said = json.dumps({"valid": False, "error": str(problem)}) if as_json else f"error: {problem}"
+        click.echo(said, err=not as_json)
+        sys.exit(1)
+    own = set(file.roles) - set(roles.BY_NAME)
+    counts = {
+        "digest": file.digest,
+        "tenants": len(file.tenants),
+        "identities": len(file.identities),
+        "tokens": len(access_edit.held(file)),
+        "delegations": len(file.delegations),
+        "roles": len(own),
+        "boundaries": len(file.boundaries),
+        "relationships": len(file.relationships),
+    }
+    click.echo(json.dumps({"valid": True} | counts) if as_json else tables.record(counts))

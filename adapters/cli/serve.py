@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import click
 
-from adapters.cli import database, iam
+from adapters.cli import better_iam, database
 from adapters.settings import Settings
 
 MAX_CONNECTIONS = 20_000
@@ -37,7 +37,7 @@ COLLECT = (20_000, 20, 20)
     envvar="BETTER_COMPUTE_ACCESS_FILE",
     help="tenants, identities, roles (TOML); default access.toml in the data directory, made if missing",
 )
-@iam.options
+@better_iam.options
 @click.option(
     "--iam-resolver-key-file",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -68,7 +68,7 @@ def serve(**options: Any) -> None:
     _forget(settings.ready_file)
     if settings.demo and settings.access_file is not None:
         raise click.UsageError("--demo brings an access file of its own: leave out --access-file, or --demo")
-    better = iam.connection(settings)
+    better = better_iam.connection(settings)
     signal.signal(signal.SIGTERM, _leave)
     try:
         with _data_directory(settings) as home:
