@@ -36,7 +36,8 @@ def _nothing() -> None:
 class Access(Struct, frozen=True):
     """`reading` identifies the caller of a read. Where `blocks`, identifying asks over a network.
 
-    `health` is what it has to say of itself; `start` and `stop` are for what it does by itself, `jobs` for what housekeeping does for it.
+    `health` is what it has to say of itself; `start` and `stop` are for what it does by itself, `jobs` for what
+    housekeeping does for it.
     """
 
     authorizer: Authorizer
