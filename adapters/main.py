@@ -9,12 +9,14 @@ import psycopg
 from litestar.types import ASGIApp
 from prometheus_client import CollectorRegistry
 
-from adapters import directory
+from adapters import audit_key, directory
 from adapters.agent.gateway import Gateway
 from adapters.agent.ownership import Ownership
+from adapters.books import Library
 from adapters.calendars import Calendars
 from adapters.cel import CelSelectors
 from adapters.dispatch import Dispatcher
+from adapters.evidence import Evidence
 from adapters.housekeeping import Housekeeping, Job
 from adapters.http.app import create_app
 from adapters.http.health import Health
@@ -22,7 +24,7 @@ from adapters.http.limits import Limits
 from adapters.iam import access_file
 from adapters.iam.embedded import Embedded
 from adapters.ids import Mint
-from adapters.postgres import gauges, migrate, reader, retention, runner
+from adapters.postgres import evidence, gauges, migrate, reader, retention, runner
 from adapters.postgres.budgets import Budgets
 from adapters.postgres.follower import Follower
 from adapters.postgres.leases import LOOK_S
@@ -56,7 +58,14 @@ class Plane:
     """Everything of one process, wired; made by `running`."""
 
     def __init__(
-        self, dsn: str, access: Path, commands: Pool, reads: Pool, following: Pool, history_days: int | None
+        self,
+        dsn: str,
+        access: Path,
+        key: Path,
+        commands: Pool,
+        reads: Pool,
+        following: Pool,
+        history_days: int | None,
     ) -> None:
         self.mint = Mint()
         self.reads = reads
@@ -80,7 +89,9 @@ class Plane:
         self.gateway = Gateway(self.store, audience=AUDIENCE, new_id=self.mint)
         consumers = (self.calendars.consume, self.runner.apply, self._tell_gateway)
         self.follower = Follower(following, consumers, at_rest=self.runner.at_rest)
-        self.dispatcher = Dispatcher(self.ports, self.store, reads, self.shown, self._wait_shown, self.head)
+        self.evidence = _evidence(self, commands, key)
+        library = Library(reads, self.evidence.sign, self.evidence.key)
+        self.dispatcher = Dispatcher(self.ports, self.store, reads, self.shown, self._wait_shown, self.head, library)
         self.worker = Worker(self.ports, commands, self.calendars, self.mint("sess"))
         self.watch = NodeWatch(self.store, commands, self.mint)
         self.ownership = Ownership(self.gateway, reads, self.mint)
@@ -140,7 +151,7 @@ class Plane:
 
     def app(self, limits: Limits | None = None) -> ASGIApp:
         metrics = CollectorRegistry()
-        gauges.register(metrics, self.follower, self.runner, [of.name for of in table.ASYNC])
+        gauges.register(metrics, self.follower, self.runner, [of.name for of in table.ASYNC], lambda: self.evidence.lag)
         return create_app(
             OPERATIONS,
             self.dispatcher,
@@ -151,6 +162,12 @@ class Plane:
             registry=metrics,
             lifespan=[self.gateway.running],
         )
+
+
+def _evidence(plane: Plane, pool: Pool, key: Path) -> Evidence:
+    with pool.connection() as connection:
+        signer = audit_key.Signer(audit_key.read_or_make(key), evidence.incarnation(connection))
+    return Evidence(pool, plane.store, lambda: plane.follower.position, signer, plane.mint("sess"))
 
 
 def _forgetting(reads: Pool, history_days: int | None) -> list[Job]:
@@ -168,10 +185,13 @@ OPERATIONS_ACTIONS = frozenset(operation.action for operation in OPERATIONS.valu
 
 
 @contextmanager
-def running(dsn: str, access: Path, history_days: int | None = None) -> Iterator[Plane]:
+def running(
+    dsn: str, access: Path, history_days: int | None = None, audit_key_file: Path | None = None
+) -> Iterator[Plane]:
     """A working plane on a database that answers: migrated, read up to its end, controllers on.
 
-    Row versions are kept for `history_days`, None for ever.
+    Row versions are kept for `history_days`, None for ever. The audit key lies beside the access file unless it is
+    named.
     """
     migrate.migrate(dsn)
     changed = runner.create_tables(dsn, table.ALL)
@@ -186,13 +206,15 @@ def running(dsn: str, access: Path, history_days: int | None = None) -> Iterator
         pool(dsn, READS) as reads,
         pool(dsn, FOLLOWING, by_key=True) as following,
     ):
-        plane = Plane(dsn, access, commands, reads, following, history_days)
+        key = audit_key_file or access.with_name(audit_key.NAME)
+        plane = Plane(dsn, access, key, commands, reads, following, history_days)
         plane.runner.load()
         plane.follower.catch_up()
         plane.calendars.look_ahead()
         plane.ownership.beat()
         plane.follower.start()
         plane.worker.start()
+        plane.evidence.start()
         plane.watch.start()
         plane.housekeeping.start()
         try:
@@ -200,5 +222,6 @@ def running(dsn: str, access: Path, history_days: int | None = None) -> Iterator
         finally:
             plane.housekeeping.stop()
             plane.watch.stop()
+            plane.evidence.stop()
             plane.worker.stop()
             plane.follower.stop()

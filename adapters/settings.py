@@ -18,6 +18,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     data_dir: Path | None = None
     database_url: str | None = None
     access_file: Path | None = None
+    audit_key_file: Path | None = None
     demo: bool = False
     ready_file: Path | None = None
     history_days: int | None = None

@@ -108,8 +108,9 @@ class Operation(Struct, frozen=True, kw_only=True):
     `decided_inside` the handler decides: on the one of them that the request is about, or on its own draft.
     `handle` takes the request and the unit of work (commands) or the reader (queries); `columns` are the fields
     that a table for people shows. `view` renders a command's stream (id, state, version) as the response.
-    A `streaming` query answers a feed of responses, sent as server-sent events. One that `looks` is a query by POST:
-    what it asks is too much for a URL. It sees what the log had when it was asked, and records nothing.
+    A `streaming` query answers a feed of responses, sent as server-sent events, or pieces of JSON Lines. One that
+    `looks` is a query by POST: what it asks is too much for a URL. It sees what the log had when it was asked, and
+    records nothing. One that `proves` is given the log's evidence, which never changes, and no snapshot.
     What is read `of_log` alone has a past without an end: of the log nothing is ever forgotten.
     `ahead` says of a request and its call what performing it is sure to ask, where that is not what `on` names.
     """
@@ -129,8 +130,9 @@ class Operation(Struct, frozen=True, kw_only=True):
     columns: tuple[str, ...] = ()
     credential: Literal["session", "join-token"] = "session"
     decided_inside: bool = False
-    streaming: bool = False
+    streaming: Literal["events", "lines"] | None = None
     looks: bool = False
+    proves: bool = False
     of_log: bool = False
     ahead: Callable[..., Any] | None = None
 

@@ -71,6 +71,6 @@ OPERATIONS = (
         handle=stream,
         summary="Events of your tenant as they happen (server-sent events, resumable with Last-Event-ID)",
         refusals=(errors.AccessDenied,),
-        streaming=True,
+        streaming="events",
     ),
 )

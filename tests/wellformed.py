@@ -184,6 +184,9 @@ REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
     "leases.proceed": ("/v1/leases/singleton:elsewhere/proceed", {}),
     "events.stream": ("/v1/events/stream", {}),
     "audit.stream": ("/v1/audit/streams/{pool}", {}),
+    "audit.export": ("/v1/audit/export", {}),
+    "audit.verify": ("/v1/audit/verify", {}),
+    "audit.checkpoint": ("/v1/audit/checkpoint", {}),
     "audit.state": ("/v1/audit/streams/{pool}/state", {}),
     "audit.events": ("/v1/audit/events", {}),
 }

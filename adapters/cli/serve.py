@@ -37,6 +37,12 @@ COLLECT = (20_000, 20, 20)
     envvar="BETTER_COMPUTE_ACCESS_FILE",
     help="tenants, identities, roles (TOML); default access.toml in the data directory, made if missing",
 )
+@click.option(
+    "--audit-key-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    envvar="BETTER_COMPUTE_AUDIT_KEY_FILE",
+    help="signs the log's checkpoints (Ed25519, PEM); default audit.key in the data directory, made if missing",
+)
 @click.option("--demo", is_flag=True, help="load a small fleet with simulated agents")
 @click.option(
     "--ready-file",
@@ -113,6 +119,7 @@ def _run(settings: Settings, home: Path, dsn: str) -> None:
 
     from adapters import main, telemetry
     from adapters.agent import protocol
+    from adapters.audit_key import KeyFileError
     from adapters.iam.access_file import AccessFileError
     from adapters.postgres.migrate import MigrationError
 
@@ -123,7 +130,7 @@ def _run(settings: Settings, home: Path, dsn: str) -> None:
     access, tokens = _access(settings, home)
     listener = _listen(settings)
     try:
-        with main.running(dsn, access, settings.history_days) as plane:
+        with main.running(dsn, access, settings.history_days, _audit_key(settings, home)) as plane:
             config = uvicorn.Config(
                 plane.app(),
                 loop="uvloop",
@@ -148,7 +155,7 @@ def _run(settings: Settings, home: Path, dsn: str) -> None:
                 after.stop()
     except psycopg.OperationalError as problem:
         raise click.ClickException(f"the database cannot be reached: {str(problem).strip()}") from problem
-    except (AccessFileError, MigrationError, MapperDeserialisationError) as problem:
+    except (AccessFileError, KeyFileError, MigrationError, MapperDeserialisationError) as problem:
         raise click.ClickException(str(problem)) from problem
 
 
@@ -195,6 +202,12 @@ def _access(settings: Settings, home: Path) -> tuple[Path, dict[str, str]]:
         _write_private(kept, json.dumps(tokens))
     _write_private(access, text)
     return access, tokens
+
+
+def _audit_key(settings: Settings, home: Path) -> Path:
+    from adapters import audit_key
+
+    return settings.audit_key_file or home / audit_key.NAME
 
 
 def _write_private(path: Path, text: str) -> None:

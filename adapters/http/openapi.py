@@ -17,6 +17,7 @@ from domain.operation import ALWAYS, Operation, Reading
 
 from . import problems
 from .decode import INT64, Shape
+from .lines import MEDIA_TYPE
 
 Json = dict[str, Any]
 
@@ -46,6 +47,7 @@ _HEADERS: Final[Json] = {
     },
     "WWW-Authenticate": {"description": "how to authenticate", "schema": {"type": "string"}},
 }
+_MEDIA: Final = {None: "application/json", "events": "text/event-stream", "lines": MEDIA_TYPE.decode()}
 _PARAMETERS: Final[Json] = {
     "RequestId": {
         "name": "X-Request-Id",
@@ -205,8 +207,8 @@ class _Writer:
             headers.append("Location")
         success: Json = {"description": HTTPStatus(operation.status).phrase, "headers": _refs(headers)}
         if operation.status != 204:
-            media = "text/event-stream" if operation.streaming else "application/json"
-            success["content"] = {media: {"schema": _event_of(schema) if operation.streaming else schema}}
+            media = _MEDIA[operation.streaming]
+            success["content"] = {media: {"schema": _event_of(schema) if operation.streaming == "events" else schema}}
         found: Json = {str(operation.status): success}
         if operation.in_url:
             found["304"] = {"description": "Not Modified", "headers": _refs(["X-Request-Id", "ETag"])}

@@ -18,6 +18,7 @@ from domain.operation import Request as Asked
 
 from . import body, decode, respond
 from .limits import Limiter
+from .lines import Lines
 from .sse import Streaming
 from .threads import Workers
 
@@ -55,7 +56,9 @@ def handler(operation: Operation, wiring: Wiring, location: str | None) -> HTTPR
                 raw = await body.read(request.receive, headers)
             path = scope["path_params"]
             asked = decode.request_of(shape, path, scope["query_string"], raw)
-            if operation.streaming:
+            if operation.streaming == "lines":
+                return Lines(await wiring.workers.run(lambda: wiring.dispatch(operation, asked, call)), wiring.workers)
+            if operation.streaming == "events":
                 asked = replace(asked, after=resumed(headers, asked.after))  # type: ignore[attr-defined]
                 answer = await wiring.workers.run(lambda: wiring.dispatch(operation, asked, call))
                 return Streaming(answer.body, wiring.workers)
