@@ -54,6 +54,9 @@ class Dispatcher:
 
     def __call__(self, operation: Operation, request: Request, call: Call) -> Answer:
         try:
+            if operation.credential == "resolver":
+                answer: Answer = operation.handle(request, self._store.resolve)
+                return answer
             if not operation.is_query:
                 return unit.perform(operation, request, call, self.ports, self.gatekeeper)
             return self._read(operation, request, call)
@@ -123,7 +126,8 @@ class Dispatcher:
             self._store.load,
             self._store.history,
             lambda type, id: self._store.resolve(session.tenant_id, type, id),
-            lambda action, resource: self.ports.authorizer.authorize(session, action, resource).allowed,
+            lambda action, type: self.ports.authorizer.plan(session, action, type),
+            lambda action, resources: self.ports.authorizer.allowed(session, action, resources),
             unseen,
             self._store.log,
             self._visible,

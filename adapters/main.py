@@ -1,7 +1,7 @@
 """The one composition root: which adapter stands behind which port (architecture.md §1)."""
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -66,7 +66,9 @@ class Plane:
         reads: Pool,
         following: Pool,
         history_days: int | None,
+        resolver: Callable[[str], bool] | None = None,
     ) -> None:
+        self.resolver = resolver
         self.mint = Mint()
         self.reads = reads
         root = access_file.parse(access.read_bytes(), OPERATIONS_ACTIONS).root
@@ -160,6 +162,7 @@ class Plane:
             [self.gateway.route],
             limits=limits,
             registry=metrics,
+            resolver=self.resolver,
             lifespan=[self.gateway.running],
         )
 
@@ -181,17 +184,22 @@ def _event(failure: str) -> str:
     return failure.partition(" of ")[0]
 
 
-OPERATIONS_ACTIONS = frozenset(operation.action for operation in OPERATIONS.values())
+OPERATIONS_ACTIONS = frozenset(operation.action for operation in OPERATIONS.values() if operation.on)
 
 
 @contextmanager
 def running(
-    dsn: str, access: Path, history_days: int | None = None, audit_key_file: Path | None = None
+    dsn: str,
+    access: Path,
+    history_days: int | None = None,
+    audit_key_file: Path | None = None,
+    *,
+    resolver: Callable[[str], bool] | None = None,
 ) -> Iterator[Plane]:
     """A working plane on a database that answers: migrated, read up to its end, controllers on.
 
     Row versions are kept for `history_days`, None for ever. The audit key lies beside the access file unless it is
-    named.
+    named. `resolver` knows the key of who may ask what things are.
     """
     migrate.migrate(dsn)
     changed = runner.create_tables(dsn, table.ALL)
@@ -207,7 +215,7 @@ def running(
         pool(dsn, FOLLOWING, by_key=True) as following,
     ):
         key = audit_key_file or access.with_name(audit_key.NAME)
-        plane = Plane(dsn, access, key, commands, reads, following, history_days)
+        plane = Plane(dsn, access, key, commands, reads, following, history_days, resolver)
         plane.runner.load()
         plane.follower.catch_up()
         plane.calendars.look_ahead()

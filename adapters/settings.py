@@ -19,6 +19,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     database_url: str | None = None
     access_file: Path | None = None
     audit_key_file: Path | None = None
+    iam_resolver_key_file: Path | None = None
     demo: bool = False
     ready_file: Path | None = None
     history_days: int | None = None

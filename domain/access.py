@@ -93,6 +93,24 @@ class Plan(Struct, frozen=True):
     filter: filters.Filter | None = None
 
 
+def plan_of(filter: filters.Filter) -> Plan:
+    match filter:
+        case filters.Always():
+            return Plan("always")
+        case filters.Never():
+            return Plan("never")
+        case _:
+            return Plan("conditional", filter)
+
+
+def row(resource: Resource) -> dict[str, object]:
+    """The fields of a thing that filters speak of (iam.md §19)."""
+    parent = {}
+    if resource.parent_type is not None and resource.parent_id is not None:
+        parent = {"parentType": resource.parent_type, "parentId": resource.parent_id}
+    return {**resource.attributes, **parent, "id": resource.id}
+
+
 class Tenant(Struct, frozen=True):
     """One node of the tenant tree; only the root, the platform itself, has no parent."""
 

@@ -3,14 +3,14 @@
 A pool's owner sees those on its nodes, a tenant its own. One that never began leaves none when it is cancelled.
 """
 
-from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
 from domain import errors
 from domain.operation import Answer, Listing, Operation, Page
-from queries.reading import Reader, filters, listed, may_get
+from queries.reading import Reader, filters, listed
+from queries.sight import Through
 
 State = Literal["placed", "binding", "active", "releasing", "released"]
 
@@ -72,22 +72,22 @@ WHERE %(state)s::text IS NULL OR placed.state = %(state)s
 """
 
 
-_WHOSE = """
-SELECT DISTINCT b.allocation_id, b.reservation_id, pools.tenant_id = %s
-FROM device_bookings AS b JOIN pools ON pools.id = b.pool_id WHERE b.allocation_id = ANY(%s)
-"""
+SEEN = Through(
+    "compute-reservation",
+    thing="whose.reservation_id",
+    joined="""
+    LEFT JOIN LATERAL (
+        SELECT b.reservation_id, pools.tenant_id = %(tenant)s AS own
+        FROM device_bookings AS b JOIN pools ON pools.id = b.pool_id WHERE b.allocation_id = listed.id LIMIT 1
+    ) AS whose ON true
+    """,
+    own="coalesce(whose.own, false)",
+)
+"""Of its own pools the caller sees all, elsewhere what belongs to reservations that it may get."""
 
 
 def list_(query: List, read: Reader) -> Answer:
-    return listed(read, query, _ROWS, filters(query, read), may_see)
-
-
-def may_see(read: Reader, ids: Sequence[str]) -> frozenset[str]:
-    """Of its own pools the caller sees all, elsewhere what belongs to reservations that it may get."""
-    whose = read.connection.execute(_WHOSE, (read.session.tenant_id, list(ids)), prepare=True).fetchall()
-    elsewhere = [reservation_id for _, reservation_id, owner in whose if not owner]
-    visible = may_get(read, "compute-reservation", elsewhere)
-    return frozenset(id for id, reservation_id, owner in whose if owner or reservation_id in visible)
+    return listed(read, query, _ROWS, filters(query, read), SEEN)
 
 
 OPERATIONS = (

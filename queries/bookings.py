@@ -1,14 +1,13 @@
 """Bookings as the database holds them: the pool's owner sees all, a tenant its own (domain.md §10)."""
 
-from collections.abc import Sequence
 from typing import Annotated
 
 from msgspec import Meta, Struct
 
 from domain import errors
 from domain.operation import Answer, Listing, Operation, Page
-from queries import allocations
 from queries.reading import Reader, filters, listed
+from queries.sight import Through
 
 
 class List(Listing, frozen=True, kw_only=True):
@@ -38,6 +37,21 @@ class Booking(Struct, frozen=True, kw_only=True, rename="camel"):
     until: int | None
 
 
+SEEN = Through(
+    "compute-reservation",
+    thing="whose.reservation_id",
+    joined="""
+    LEFT JOIN LATERAL (
+        SELECT b.reservation_id, pools.tenant_id = %(tenant)s AS own
+        FROM device_bookings AS b JOIN pools ON pools.id = b.pool_id
+        WHERE b.allocation_id = split_part(listed.id, '|', 2) LIMIT 1
+    ) AS whose ON true
+    """,
+    own="coalesce(whose.own, false)",
+)
+"""As of allocations: all on the caller's own pools, elsewhere what its reservations have."""
+
+
 def list_(query: List, read: Reader) -> Answer:
     if query.from_ is not None and query.until is not None and query.from_ >= query.until:
         raise errors.Invalid("until", "lies at or before from")
@@ -53,13 +67,7 @@ def list_(query: List, read: Reader) -> Answer:
       AND (%(reservation_id)s::text IS NULL OR b.reservation_id = %(reservation_id)s)
       AND b.during && int8range(%(from_)s, %(until)s)
     """
-    return listed(read, query, sql, filters(query, read), _may_see)
-
-
-def _may_see(read: Reader, ids: Sequence[str]) -> frozenset[str]:
-    of = {id: id.rpartition("|")[2] for id in ids}
-    seen = allocations.may_see(read, list(dict.fromkeys(of.values())))
-    return frozenset(id for id, allocation_id in of.items() if allocation_id in seen)
+    return listed(read, query, sql, filters(query, read), SEEN)
 
 
 OPERATIONS = (

@@ -13,7 +13,8 @@ from domain import errors, quota
 from domain.operation import Answer, Operation, Reading
 from queries import capacity_counts
 from queries.capacity_counts import Count, Points
-from queries.reading import Reader, may_get
+from queries.reading import Reader
+from queries.sight import may_get
 
 PAST_MS: Final = 5_000
 """How far back `at` may lie, for callers whose clock is behind: what is in the fleet is known of today alone."""

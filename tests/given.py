@@ -14,11 +14,12 @@ from litestar.testing import TestClient
 
 from adapters import main
 from adapters.http.limits import Limits
-from adapters.iam import demo
+from adapters.iam import demo, resolver_key
 from commands import agents
 from domain import node_spec
 
 DEADLINE_S = 20.0
+RESOLVER = "the-key-of-the-better-iam-host-0001"
 _numbers = itertools.count()
 
 
@@ -262,5 +263,8 @@ def plane(dsn: str, home: Path, history_days: int | None = None) -> Iterator[Pla
     access = home / "access.toml"
     access.write_text(text)
     unlimited = Limits(mutations=1e6, reads=1e6, anonymous=1e6)
-    with main.running(dsn, access, history_days) as wired, TestClient(wired.app(unlimited)) as app:  # type: ignore[arg-type]
+    with (
+        main.running(dsn, access, history_days, resolver=resolver_key.knows(RESOLVER)) as wired,
+        TestClient(wired.app(unlimited)) as app,
+    ):  # type: ignore[arg-type]
         yield Plane(wired, app, tokens, access)

@@ -183,6 +183,8 @@ REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
     "leases.list": ("/v1/leases", {}),
     "leases.proceed": ("/v1/leases/singleton:elsewhere/proceed", {}),
     "events.stream": ("/v1/events/stream", {}),
+    "iam.catalog": ("/v1/iam/catalog", {}),
+    "iam.resolve": ("/v1/iam/resolve", {"tenantId": "acme", "type": "compute-pool", "id": "{pool}"}),
     "audit.stream": ("/v1/audit/streams/{pool}", {}),
     "audit.export": ("/v1/audit/export", {}),
     "audit.verify": ("/v1/audit/verify", {}),

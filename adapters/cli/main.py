@@ -50,6 +50,7 @@ GROUPS: Final = {
     "usage": "GPU-hours of what really ran.",
     "leases": "Who owns which of the controllers' jobs, and whether their clocks are believed.",
     "events": "The log as it grows.",
+    "iam": "What access policies speak of.",
     "audit": "What happened, by whom, under which decision.",
 }
 """Groups of operations; a test compares them with the registry, too slow to import for a line of help."""

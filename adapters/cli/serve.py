@@ -43,6 +43,12 @@ COLLECT = (20_000, 20, 20)
     envvar="BETTER_COMPUTE_AUDIT_KEY_FILE",
     help="signs the log's checkpoints (Ed25519, PEM); default audit.key in the data directory, made if missing",
 )
+@click.option(
+    "--iam-resolver-key-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    envvar="BETTER_COMPUTE_IAM_RESOLVER_KEY_FILE",
+    help="the key with which a Better IAM host asks what things are; without it that is off",
+)
 @click.option("--demo", is_flag=True, help="load a small fleet with simulated agents")
 @click.option(
     "--ready-file",
@@ -128,9 +134,11 @@ def _run(settings: Settings, home: Path, dsn: str) -> None:
     _open_more_files()
     telemetry.configure(log_level(settings))
     access, tokens = _access(settings, home)
+    resolver = _resolver(settings)
     listener = _listen(settings)
     try:
-        with main.running(dsn, access, settings.history_days, _audit_key(settings, home)) as plane:
+        key = _audit_key(settings, home)
+        with main.running(dsn, access, settings.history_days, key, resolver=resolver) as plane:
             config = uvicorn.Config(
                 plane.app(),
                 loop="uvloop",
@@ -156,6 +164,17 @@ def _run(settings: Settings, home: Path, dsn: str) -> None:
     except psycopg.OperationalError as problem:
         raise click.ClickException(f"the database cannot be reached: {str(problem).strip()}") from problem
     except (AccessFileError, KeyFileError, MigrationError, MapperDeserialisationError) as problem:
+        raise click.ClickException(str(problem)) from problem
+
+
+def _resolver(settings: Settings) -> Any:
+    from adapters.iam import resolver_key
+
+    if settings.iam_resolver_key_file is None:
+        return None
+    try:
+        return resolver_key.read(settings.iam_resolver_key_file)
+    except resolver_key.ResolverKeyError as problem:
         raise click.ClickException(str(problem)) from problem
 
 
