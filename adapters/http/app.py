@@ -36,6 +36,7 @@ def create_app(
     *,
     limits: Limits | None = None,
     registry: CollectorRegistry | None = None,
+    identify_reads: routes.Identify | None = None,
     identify_blocks: bool = False,
     resolver: Callable[[str], bool] | None = None,
     threads: int = 32,
@@ -45,16 +46,17 @@ def create_app(
     """Build the application.
 
     `dispatch` and `health_check` may block and run in threads: `threads` at once, `waiting` more in the
-    queue, then 503. `identify` runs on the event loop unless `identify_blocks`. `resolver` knows the resolver's key;
-    without it what bears that credential is not there. Its threads are its own: the others may all be waiting for a
-    decision that asks it first. `extra_routes` are Litestar
-    handlers (sockets, streams, pages); what they raise becomes a problem document too, and their `name=`
+    queue, then 503. `identify`, and `identify_reads` where who reads is found otherwise, run on the event loop
+    unless `identify_blocks`. `resolver` knows the resolver's key; without it what bears that credential is not there.
+    Its threads are its own: the others may all be waiting for a decision that asks it first. `extra_routes` are
+    Litestar handlers (sockets, streams, pages); what they raise becomes a problem document too, and their `name=`
     labels their metrics.
     """
     metrics = Metrics(registry or CollectorRegistry())
     workers, probes, resolving = Workers(threads, waiting), Workers(2, 32), Workers(RESOLVING, waiting)
     operations = {name: one for name, one in operations.items() if one.credential != "resolver" or resolver is not None}
-    wiring = routes.Wiring(dispatch, identify, identify_blocks, Limiter(limits or Limits()), workers)
+    limiter = Limiter(limits or Limits())
+    wiring = routes.Wiring(dispatch, identify, identify_reads or identify, identify_blocks, limiter, workers)
     asked = replace(wiring, workers=resolving, resolver=resolver) if resolver else wiring
     handlers = [*_operations(operations, wiring, asked), *health.handlers(health_check, probes)]
     handlers += [_metrics_page(metrics, probes), *pages.handlers(operations), *extra_routes]

@@ -38,6 +38,7 @@ class Wiring(Struct, frozen=True):
 
     dispatch: Dispatch
     identify: Identify
+    identify_reads: Identify
     identify_blocks: bool
     limiter: Limiter
     workers: Workers
@@ -124,7 +125,7 @@ async def _call(operation: Operation, wiring: Wiring, scope: Scope, headers: dic
         return Call(session=None, request_id=REQUEST_ID.get() or "")
     session = None
     if operation.credential == "session" and token is not None:
-        session = await identified(wiring, token)
+        session = await identified(wiring, token, wiring.identify_reads if operation.in_url else wiring.identify)
     if session is not None:
         wiring.limiter.admit(session.tenant_id, session.identity_id, read=operation.in_url)
         scope["better_compute.caller"] = f"{session.tenant_id}/{session.identity_id}"  # type: ignore[typeddict-unknown-key]
@@ -142,10 +143,10 @@ async def _call(operation: Operation, wiring: Wiring, scope: Scope, headers: dic
     )
 
 
-async def identified(wiring: Wiring, token: str) -> Session | None:
+async def identified(wiring: Wiring, token: str, identify: Identify) -> Session | None:
     if wiring.identify_blocks:
-        return await wiring.workers.run(lambda: wiring.identify(token))
-    return wiring.identify(token)
+        return await wiring.workers.run(lambda: identify(token))
+    return identify(token)
 
 
 def _unauthenticated(operation: Operation, token: str | None) -> errors.Unauthenticated:
