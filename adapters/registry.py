@@ -35,6 +35,7 @@ from queries import (
     devices,
     events,
     evidence,
+    iam,
     node_history,
     preview,
     usage,
@@ -51,7 +52,7 @@ from queries import quotas as quota_queries
 from queries import reservations as reservation_queries
 from queries import sites as site_queries
 
-OPERATIONS: Final = operation.table(
+OPERATIONS: Final[dict[str, operation.Operation]] = operation.table(
     sites.OPERATIONS,
     site_queries.OPERATIONS,
     pools.OPERATIONS,
@@ -95,4 +96,5 @@ OPERATIONS: Final = operation.table(
     audit_events.OPERATIONS,
     audit_state.OPERATIONS,
     events.OPERATIONS,
+    iam.operations(lambda: OPERATIONS.values()),
 )

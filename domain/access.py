@@ -32,12 +32,13 @@ class Session(Struct, frozen=True):
     """Who is calling, for the length of one request or stream.
 
     Of a delegated session the identity is the person; `agent_id` is who acts for them (iam.md §14). `credential` is
-    there where the decider wants to see it again; it is stored nowhere.
+    there where the decider wants to see it again; it is stored nowhere. The kind of an identity that its token alone
+    proves, for reading, is unknown.
     """
 
     tenant_id: str
     identity_id: str
-    identity_kind: IdentityKind
+    identity_kind: IdentityKind | Literal["unknown"]
     session_id: str
     session_kind: SessionKind
     mfa: bool = False

@@ -89,6 +89,7 @@ TYPES: tuple[Type, ...] = (
             "durationHours": "number",
             "binding": "string",
             "projectId": "string",
+            "ownerId": "string",
             "spot": "boolean",
         },
         id_prefix="rsv",
@@ -105,6 +106,7 @@ TYPES: tuple[Type, ...] = (
             "imageId": "string",
             "imageVerified": "boolean",
             "projectId": "string",
+            "ownerId": "string",
         },
     ),
     Type(

@@ -12,6 +12,8 @@ from domain.access import Session
 T = TypeVar("T")
 Verb = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 Key = Literal["none", "accepted", "required"]
+Credential = Literal["session", "join-token", "resolver"]
+"""What the bearer is: of an identity, of a node that joins, of a Better IAM host that asks what a thing is."""
 
 ALWAYS: Final = (
     errors.Malformed,
@@ -22,6 +24,7 @@ ALWAYS: Final = (
 )
 """Refusals that every operation can give, so that no declaration repeats them."""
 
+FLEET: Final = "compute-fleet"
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
 AsOf = Annotated[
@@ -112,6 +115,7 @@ class Operation(Struct, frozen=True, kw_only=True):
     `looks` is a query by POST: what it asks is too much for a URL. It sees what the log had when it was asked, and
     records nothing. One that `proves` is given the log's evidence, which never changes, and no snapshot.
     What is read `of_log` alone has a past without an end: of the log nothing is ever forgotten.
+    With the resolver's credential the handler takes the request and what resolves in a tenant.
     `ahead` says of a request and its call what performing it is sure to ask, where that is not what `on` names.
     """
 
@@ -128,7 +132,7 @@ class Operation(Struct, frozen=True, kw_only=True):
     refusals: tuple[type[errors.Refusal], ...] = ()
     key: Key = "none"
     columns: tuple[str, ...] = ()
-    credential: Literal["session", "join-token"] = "session"
+    credential: Credential = "session"
     decided_inside: bool = False
     streaming: Literal["events", "lines"] | None = None
     looks: bool = False
@@ -149,6 +153,14 @@ class Operation(Struct, frozen=True, kw_only=True):
     def action(self) -> str:
         """The IAM action: `compute:nodes:cordon` for `nodes.cordon` (api.md §1)."""
         return "compute:" + self.name.replace(".", ":")
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """The resource types that it is decided on; with a `scope` the fleet may stand for the caller's tenant."""
+        named = [template.partition("/")[0] for template in self.on]
+        if "scope" in self.request.__struct_fields__ and any("{acting}" in template for template in self.on):
+            named.append(FLEET)
+        return tuple(dict.fromkeys(named))
 
     @property
     def path_fields(self) -> tuple[str, ...]:

@@ -76,6 +76,7 @@ _EXAMPLES: Final[Json] = {
     },
 }
 """A request to start from, by operation."""
+_SECURITY: Final = {"session": "bearer", "join-token": "joinToken", "resolver": "resolverKey"}
 _KEY: Final[Json] = {
     "name": "Idempotency-Key",
     "in": "header",
@@ -124,6 +125,11 @@ def document(operations: Mapping[str, Operation]) -> Json:
                     "description": "a session's or API key's token",
                 },
                 "joinToken": {"type": "http", "scheme": "bearer", "description": "the join token of a node"},
+                "resolverKey": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "the key that the server and its Better IAM host share",
+                },
             },
         },
     }
@@ -151,7 +157,7 @@ class _Writer:
             "tags": [_group(operation)],
             "x-iam-action": operation.action,
             "x-iam-resource": list(operation.on),
-            "security": [{"joinToken" if operation.credential == "join-token" else "bearer": []}],
+            "security": [{_SECURITY[operation.credential]: []}],
             "parameters": self._parameters(schemas),
         }
         if self._has_body:

@@ -64,6 +64,8 @@ class Embedded:
         data = path.read_bytes()
         self._seen = sha256(data).digest()
         self._directory = Directory(access_file.parse(data, actions))
+        self.stale: str | None = None
+        """Why the file on disk is not the one in force, for everybody to see: it names nothing of the file."""
         on_load(self._directory.file)
 
     @property
@@ -188,21 +190,25 @@ class Embedded:
             if self._seen:
                 log.error("access file %s cannot be read, the last one stays in force: %s", self._path, error)
             self._seen = b""
+            self.stale = "cannot be read"
             return False
         if seen == self._seen:
             return False
         self._seen = seen
+        self.stale = "is wrong"
         try:
             directory = Directory(access_file.parse(data, self._actions))
         except access_file.AccessFileError as error:
             log.error("access file %s is wrong, the last one stays in force: %s", self._path, error)
             return False
+        self.stale = None
         if directory.file.digest == self.digest:
             return False
         try:
             self._on_load(directory.file)
         except Exception:
             self._seen = b""
+            self.stale = "could not be recorded"
             log.exception("access file %s could not be recorded, the last one stays in force", self._path)
             return False
         self._directory = directory

@@ -21,8 +21,12 @@ from wellformed import REQUESTS, fill, things
 
 LATER_MS = 10**7
 NOT_IN_THE_LOG = {"leases.list"}
+OF_THE_LOG = {"audit.events", "audit.stream", "audit.state"}
+"""Their past has no end, and they show events, which are what they were (test_audit_events.py)."""
 PAST = sorted(
-    name for name, one in OPERATIONS.items() if "as_of" in one.request.__struct_fields__ and name not in NOT_IN_THE_LOG
+    name
+    for name, one in OPERATIONS.items()
+    if "as_of" in one.request.__struct_fields__ and name not in NOT_IN_THE_LOG | OF_THE_LOG
 )
 
 
@@ -61,6 +65,7 @@ def test_what_has_a_past_is_declared_and_says_what_it_refuses() -> None:
     assert sorted([*lists, *gets, "reservations.list", "reservations.get", "commands.list", "commands.get"]) == PAST
     for name in PAST:
         assert {errors.HistoryPruned, errors.ProjectionBehind} <= set(OPERATIONS[name].refusals), name
+    assert {name for name, one in OPERATIONS.items() if one.of_log} == OF_THE_LOG
 
 
 def test_what_is_not_in_the_log_refuses_to_be_asked_for_its_past(plane: Plane) -> None:
