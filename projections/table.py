@@ -4,7 +4,9 @@ from typing import Final
 
 from projections import (
     bookings,
+    bookings_past,
     budgets,
+    budgets_past,
     catalog,
     devices,
     extensions,
@@ -19,6 +21,7 @@ from projections import (
     projects,
     queue,
     quotas,
+    quotas_past,
     reservations,
     sites,
     usage,
@@ -46,6 +49,9 @@ ASYNC: Final = (
     reservations.PROJECTION,
     extensions.PROJECTION,
     usage.PROJECTION,
+    bookings_past.PROJECTION,
+    quotas_past.PROJECTION,
+    budgets_past.PROJECTION,
     log_time.PROJECTION,
 )
 ALL: Final[tuple[Projection, ...]] = (*INLINE, *ASYNC)
