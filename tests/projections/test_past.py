@@ -1,31 +1,103 @@
 """What inline tables were is what their past says: random histories, cut into batches of any size."""
 
+import contextlib
 import random
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from test_histories import bring, empty
+from msgspec.structs import replace
+from test_histories import HOUR, MOVES, bring, empty
 from test_versions import Told
 
 from adapters.postgres import rebuild
 from adapters.postgres.pool import Pool, pool
 from adapters.postgres.runner import Runner
-from facts import Facts, differences
-from projections import bookings_past, quotas_past, table
+from domain import errors, node, reservation
+from domain.event import Event, Fence
+from facts import TENANT, Facts, differences, new_id
+from naive import feed
+from projections import bookings_past, quotas_past, table, versions
+
+SCOPES = (f"tenant:{TENANT}", "prj_1")
 
 NOW = {
     "devices": "SELECT * FROM device_bookings",
     "scalars": "SELECT allocation_id, resource, reservation_id, node_id, amount, during FROM scalar_bookings",
     "claims": "SELECT reservation_id, scope, resource, amount, during FROM quota_claims",
+    "budgets": """
+    SELECT reservation_id, scope, gpus, gpu_ms, placed, members, each, during, active_at FROM budget_claims
+    """,
+    "spent": "SELECT * FROM budget_spent",
 }
 THEN = {
     "devices": f"SELECT * FROM {bookings_past.DEVICES} AS past",
     "scalars": f"SELECT * FROM {bookings_past.SCALARS} AS past",
     "claims": f"SELECT * FROM {quotas_past.CLAIMS} AS past",
+    "budgets": f"""
+    SELECT h.id, scopes.scope, h.gpus, h.gpu_ms, h.placed, h.members, h.each, int8range(h.from_at, h.until_at),
+           h.active_at
+    FROM budget_claims_history AS h CROSS JOIN LATERAL jsonb_array_elements_text(h.scopes) AS scopes (scope)
+    WHERE h.from_at IS NOT NULL AND {versions.CURRENT}
+    UNION ALL
+    SELECT h.id, scopes.scope, h.gpus, h.gpu_ms, h.placed, h.members, h.each, NULL, h.active_at
+    FROM budget_claims_history AS h CROSS JOIN LATERAL jsonb_array_elements_text(h.scopes) AS scopes (scope)
+    WHERE h.from_at IS NULL AND {versions.CURRENT}
+    """,
+    "spent": f"SELECT h.scope, h.day, h.gpu_ms FROM budget_spent_history AS h WHERE {versions.CURRENT}",
 }
 
 Rows = dict[str, list[str]]
+
+
+class Spending(Facts):
+    """Facts whose reservations take of budgets."""
+
+    def append(self, stream: str, *events: Event, fence: Fence | None = None, expected: int | None = None) -> int:
+        if isinstance(events[0], reservation.Drafted):
+            events = (events[0], reservation.Budgeted(SCOPES, 2, 9 * HOUR, False), *events[1:])
+        return super().append(stream, *events, fence=fence, expected=expected)
+
+
+class Kept(Told):
+    """A history with maintenance, and with spot that gives way."""
+
+    def __init__(self, facts: Facts, pick: Callable[[], int]) -> None:
+        super().__init__(facts, pick)
+        self.plans: list[tuple[str, node.Plan]] = []
+
+    def go_on(self, dice: random.Random, moves: int) -> Iterator[None]:
+        for _ in range(moves):
+            getattr(self, dice.choice((*MOVES, "plan", "end_plan", "preempt", "take_scalars")))()
+            self.position = feed(self.calendars, self.facts, self.position)
+            yield
+
+    def plan(self) -> None:
+        node_id = list(self.nodes)[self.pick() % len(self.nodes)]
+        plan = node.Plan(new_id("plan"), "fan", *self.window(), tuple(self.nodes[node_id]))
+        with contextlib.suppress(errors.DoubleBooked):
+            self.facts.append(node_id, node.MaintenancePlanned(self.pool_id, "root", plan))
+            self.plans.append((node_id, plan))
+
+    def end_plan(self) -> None:
+        if self.plans:
+            node_id, plan = self.plans.pop(self.pick() % len(self.plans))
+            self.facts.append(node_id, node.PlanEnded(plan.id, min(self.now, plan.until)))
+
+    def preempt(self) -> None:
+        if (id := self.one("placed", "binding", "active")) is not None:
+            ends_at = self.now + self.pick() % 3 * HOUR
+            self.facts.append(id, reservation.Preempted(self.pool_id, self.now, ends_at))
+
+    def take_scalars(self) -> None:
+        window = self.window()
+        found = self.choose(1, window)
+        if found is not None:
+            placed = self._placed(found, window, priority=9)
+            (one,) = placed.allocations
+            taken = replace(placed, allocations=(replace(one, scalars={"vcpu": 2}),))
+            self._try(lambda id: self.facts.place(taken, id), errors.QuotaExceeded, errors.DoubleBooked)
 
 
 def rows(connections: Pool, of: dict[str, str], position: int) -> Rows:
@@ -41,7 +113,7 @@ def tell(connections: Pool, seed: int, moves: int) -> dict[int, Rows]:
     """What the inline tables held after each move; the read models have read all of it, in pieces."""
     empty(connections)
     dice = random.Random(seed)
-    told = Told(Facts(connections), lambda: dice.randrange(2**16))
+    told = Kept(Spending(connections), lambda: dice.randrange(2**16))
     running = Runner(connections, table.ASYNC)
     held: dict[int, Rows] = {}
     for _ in told.go_on(dice, moves):
