@@ -14,6 +14,7 @@ from test_versions import Told
 from adapters.postgres import rebuild
 from adapters.postgres.pool import Pool, pool
 from adapters.postgres.runner import Runner
+from commands.ports import NodeClosed, QueueAhead
 from domain import errors, node, reservation
 from domain.event import Event, Fence
 from facts import TENANT, Facts, differences, new_id
@@ -69,16 +70,16 @@ class Kept(Told):
 
     def go_on(self, dice: random.Random, moves: int) -> Iterator[None]:
         for _ in range(moves):
-            getattr(self, dice.choice((*MOVES, "plan", "end_plan", "preempt", "take_scalars")))()
+            with contextlib.suppress(NodeClosed, QueueAhead, errors.Conflict, errors.DoubleBooked):
+                getattr(self, dice.choice((*MOVES, "plan", "end_plan", "preempt", "take_scalars")))()
             self.position = feed(self.calendars, self.facts, self.position)
             yield
 
     def plan(self) -> None:
         node_id = list(self.nodes)[self.pick() % len(self.nodes)]
         plan = node.Plan(new_id("plan"), "fan", *self.window(), tuple(self.nodes[node_id]))
-        with contextlib.suppress(errors.DoubleBooked):
-            self.facts.append(node_id, node.MaintenancePlanned(self.pool_id, "root", plan))
-            self.plans.append((node_id, plan))
+        self.facts.append(node_id, node.MaintenancePlanned(self.pool_id, "root", plan))
+        self.plans.append((node_id, plan))
 
     def end_plan(self) -> None:
         if self.plans:
