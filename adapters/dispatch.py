@@ -73,7 +73,7 @@ class Dispatcher:
             connection.execute(_BEGIN)
             try:
                 for position in (as_of, earlier):
-                    if position is not None:
+                    if position is not None and not operation.of_log:
                         past.check_kept(connection, position)
                 read = self._reader(connection, operation, call, call.session, as_of, earlier)
                 answer: Answer = operation.handle(request, read)
@@ -117,6 +117,8 @@ class Dispatcher:
             decide,
             self._store.load,
             self._store.versions,
+            self._store.at,
+            self._store.load_all,
             LookAhead(
                 self.ports.calendars.locked,
                 self.ports.selectors,

@@ -27,6 +27,8 @@ from domain import operation
 from queries import (
     allocations,
     audit,
+    audit_events,
+    audit_state,
     bookings,
     capacity,
     capacity_timeline,
@@ -88,5 +90,7 @@ OPERATIONS: Final = operation.table(
     leases.OPERATIONS,
     lease_queries.OPERATIONS,
     audit.OPERATIONS,
+    audit_events.OPERATIONS,
+    audit_state.OPERATIONS,
     events.OPERATIONS,
 )

@@ -32,6 +32,7 @@ class Recorded(Struct, frozen=True):
     """An event as the log has it. `recorded_at` is the database's clock in epoch ms: it labels, position orders.
 
     `tenants` are those whose event it is: of the thing it happened to, and of who acted on it (api.md §6).
+    `stored_as` is the name that its row has, which stays when the event comes in a newer shape.
     """
 
     stream: str
@@ -43,6 +44,7 @@ class Recorded(Struct, frozen=True):
     recorded_at: int = 0
     part: Part = Part("", 0, 1)
     tenants: tuple[str, ...] = ()
+    stored_as: str = ""
 
 
 class Change(Struct, frozen=True):

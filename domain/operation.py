@@ -110,6 +110,7 @@ class Operation(Struct, frozen=True, kw_only=True):
     that a table for people shows. `view` renders a command's stream (id, state, version) as the response.
     A `streaming` query answers a feed of responses, sent as server-sent events. One that `looks` is a query by POST:
     what it asks is too much for a URL. It sees what the log had when it was asked, and records nothing.
+    What is read `of_log` alone has a past without an end: of the log nothing is ever forgotten.
     `ahead` says of a request and its call what performing it is sure to ask, where that is not what `on` names.
     """
 
@@ -130,6 +131,7 @@ class Operation(Struct, frozen=True, kw_only=True):
     decided_inside: bool = False
     streaming: bool = False
     looks: bool = False
+    of_log: bool = False
     ahead: Callable[..., Any] | None = None
 
     @property

@@ -3,6 +3,7 @@
 from typing import Final
 
 from projections import (
+    audit_events,
     bookings,
     bookings_past,
     budgets,
@@ -52,6 +53,7 @@ ASYNC: Final = (
     bookings_past.PROJECTION,
     quotas_past.PROJECTION,
     budgets_past.PROJECTION,
+    audit_events.PROJECTION,
     log_time.PROJECTION,
 )
 ALL: Final[tuple[Projection, ...]] = (*INLINE, *ASYNC)

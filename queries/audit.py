@@ -2,36 +2,30 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from domain import admission, errors, node, node_view, registry
+from domain import admission, catalog, errors, join_token, node, node_view, registry
 from domain.event import Event, Recorded
-from domain.operation import Answer, Operation, Request
+from domain.operation import Answer, KnownListing, Operation
+from queries import audit_decision, past, reading
+from queries.audit_decision import Decision
 from queries.reading import Reader
 
+MARK: Final = "stream"
 
-class Stream(Request, frozen=True, kw_only=True):
-    """`scope=fleet` shows every tenant's, for the platform."""
-
-    id: Annotated[str, Meta(max_length=200)]
-    scope: Literal["tenant", "fleet"] = "tenant"
+Id = Annotated[str, Meta(max_length=200)]
 
 
-class Decision(Struct, frozen=True, kw_only=True, rename="camel"):
-    """The admission that an event names: who was allowed what, under which policy."""
+class Stream(KnownListing, frozen=True, kw_only=True):
+    """`from` and `until` choose events of `[from, until)` in epoch ms, time taken as never going back."""
 
-    identity_id: str
-    tenant_id: str
-    session_kind: str
-    action: str
-    resource: str
-    reason: str
-    request_id: str
-    policy_digest: str
+    id: Id
+    from_: Annotated[int, Meta(ge=0, le=2**53)] | None = None
+    until: Annotated[int, Meta(ge=0, le=2**53)] | None = None
 
 
 class Entry(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -50,59 +44,88 @@ class Entry(Struct, frozen=True, kw_only=True, rename="camel"):
     data: dict[str, Any]
 
 
-class Story(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A thing's whole stream, oldest event first."""
+class Story(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """A page of a thing's stream; `nextCursor` is absent on the last."""
 
     stream: str
     kind: str
     items: tuple[Entry, ...]
+    next_cursor: str | None = None
+
+
+class Found(Struct, frozen=True):
+    """A thing that the caller may look at, as of when it asks: its kind, state, version and position."""
+
+    kind: registry.Kind
+    state: Any
+    version: int
+    position: int
+
+
+def found(id: str, scope: str, read: Reader) -> Found:
+    """Whose a thing is now says who may look at what it was; the fleet's auditors may look at anything."""
+    try:
+        kind = registry.kind(id)
+    except KeyError:
+        raise errors.Invalid("id", "is not the id of anything that the log keeps") from None
+    now = read.load(id)
+    owners = kind.tenants(now.state) if now.version else ()
+    if not now.version or (scope != "fleet" and read.session.tenant_id not in owners):
+        type_, _ = catalog.GOT_AS.get(id.partition("_")[0], (kind.noun, ""))
+        raise read.unseen(type_, id, "id")
+    if read.as_of is None:
+        return Found(kind, now.state, now.version, now.position)
+    then = read.load_as_of(id, read.as_of)
+    if not then.version:
+        raise errors.NotFound(kind.noun, id, when=f" as of @{read.as_of}")
+    return Found(kind, then.state, then.version, read.as_of)
 
 
 def stream(query: Stream, read: Reader) -> Answer:
-    try:
-        kind = registry.kind(query.id)
-    except KeyError:
-        raise errors.Invalid("id", "is not the id of anything that the log keeps") from None
-    history = read.history(query.id)
-    if not history:
-        raise read.unseen(kind.noun, query.id, "id")
-    if query.scope != "fleet":
-        owners = kind.tenants(registry.fold_recorded(query.id, history))
-        if read.session.tenant_id not in owners:
-            raise read.unseen(kind.noun, query.id, "id")
-    decisions = {recorded.meta.admission for recorded in history} - {None}
-    known = {id: _decision(read.load(id).state.recorded) for id in decisions if id}
+    """A stream's versions have no holes: a page is a range of them, and nothing else of the stream is read."""
+    here = found(query.id, query.scope, read)
+    low, high = _between(query, read, here.version)
+    place = reading.after(query, _mark(read))
+    if place is not None and place[1] != query.id:
+        raise errors.Invalid("cursor", "is not the nextCursor of an earlier page")
+    if query.order == "asc":
+        low = low if place is None else max(low, place[0])
+        page = (low, min(high, low + query.limit))
+    else:
+        high = high if place is None else min(high, place[0] - 1)
+        page = (max(low, high - query.limit), high)
+    history = read.versions(query.id, *page) if page[0] < page[1] else []
+    more = page[1] < high if query.order == "asc" else page[0] > low
+    if query.order == "desc":
+        history.reverse()
+    decisions = audit_decision.of_all(history, read)
     reader = None if query.scope == "fleet" else read
-    items = tuple(entry(recorded, reader, known) for recorded in history)
-    last = history[-1]
-    story = Story(stream=query.id, kind=kind.noun, items=items)
-    return Answer(body=story, position=last.position, version=last.version)
-
-
-def _decision(recorded: admission.Events | None) -> Decision | None:
-    if not isinstance(recorded, admission.Admitted):
-        return None
-    last = recorded.decided[-1] if recorded.decided else None
-    return Decision(
-        identity_id=recorded.caller.identity_id,
-        tenant_id=recorded.caller.tenant_id,
-        session_kind=recorded.caller.session_kind,
-        action=last.action if last else "",
-        resource=last.resource if last else "",
-        reason=last.reason if last else "",
-        request_id=recorded.request_id,
-        policy_digest=recorded.policy_digest,
+    story = Story(
+        stream=query.id,
+        kind=here.kind.noun,
+        items=tuple(entry(recorded, reader, decisions) for recorded in history),
+        next_cursor=reading.cursor(query, (history[-1].version, query.id), _mark(read)) if more else None,
     )
+    return Answer(body=story, position=here.position, version=here.version)
 
 
-def entry(
-    recorded: Recorded, reader: Reader | None, known: Mapping[str, Decision | None] = MappingProxyType({})
-) -> Entry:
+def _mark(read: Reader) -> str:
+    return MARK if read.as_of is None else f"{MARK} @{read.as_of}"
+
+
+def _between(query: Stream, read: Reader, head: int) -> tuple[int, int]:
+    """The versions `(low, high]` that the window of time holds."""
+    low, high = past.window(read.connection, query.from_, query.until)
+    after = read.load_as_of(query.id, low).version if low else 0
+    return after, head if high is None else min(head, read.load_as_of(query.id, high).version)
+
+
+def entry(recorded: Recorded, reader: Reader | None, known: Mapping[str, Decision] = MappingProxyType({})) -> Entry:
     """An event as the reader's tenant sees it (None: the platform's auditor), with the decision where it is known.
 
     Of another tenant it tells the tenant, not who there acted or with which request (domain.md §10).
     """
-    data = msgspec.to_builtins(recorded.event if reader is None else told(recorded.event, reader))
+    data = shown(recorded.event if reader is None else told(recorded.event, reader))
     tenant = reader.session.tenant_id if reader else None
     decision = known.get(recorded.meta.admission or "")
     kind, _, who = recorded.meta.actor.partition(":")
@@ -124,6 +147,19 @@ def entry(
     )
 
 
+def shown(event: Event) -> dict[str, Any]:
+    """What an event holds, without the hashes by which a token or a key is known again."""
+    data: dict[str, Any] = msgspec.to_builtins(event)
+    match event:
+        case join_token.Created():
+            del data["secretSha256"]
+        case admission.Admitted(replay=replay) if replay is not None:
+            del data["replay"]["key"], data["replay"]["body"]
+        case _:
+            pass
+    return data
+
+
 def told(event: Event, reader: Reader) -> Event:
     """An event without the names of nodes that are another tenant's (domain.md §10); the log keeps them."""
     match event:
@@ -132,9 +168,14 @@ def told(event: Event, reader: Reader) -> Event:
         case node.ConditionRaised():
             return replace(event, condition=node_view.shown(event.condition))
         case node.DuplicateSettled(nodes=nodes):
-            return replace(event, nodes=tuple(other for other in nodes if reader.resolve("compute-node", other)))
+            return replace(event, nodes=own(nodes, reader))
         case _:
             return event
+
+
+def own(nodes: tuple[str, ...], reader: Reader) -> tuple[str, ...]:
+    """Those of the nodes that exist for the reader's tenant."""
+    return tuple(other for other in nodes if reader.resolve("compute-node", other))
 
 
 OPERATIONS = (
@@ -147,7 +188,8 @@ OPERATIONS = (
         on=("compute-tenant/{acting}",),
         handle=stream,
         summary="Every event of one thing: what, when, who, under which decision",
-        refusals=(errors.AccessDenied, errors.NotFound),
+        refusals=(errors.AccessDenied, errors.NotFound, errors.ProjectionBehind),
         columns=("position", "version", "type", "recordedAt", "actor", "admissionId"),
+        of_log=True,
     ),
 )

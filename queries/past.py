@@ -131,6 +131,17 @@ def label(connection: Connection[Any], instant: int) -> tuple[int, bool]:
     return row[0], row[1]
 
 
+def window(connection: Connection[Any], from_: int | None, until: int | None) -> tuple[int, int | None]:
+    """The positions `(low, high]` of what was recorded in `[from, until)` epoch ms; without an until there is no high.
+
+    Time only labels and is taken as never going back, so that a window is one stretch of the log.
+    """
+    if from_ is not None and until is not None and from_ >= until:
+        raise errors.Invalid("until", "lies at or before from")
+    low = 0 if from_ is None else label(connection, from_ - 1)[0]
+    return low, None if until is None else label(connection, until - 1)[0]
+
+
 def check_kept(connection: Connection[Any], position: int) -> None:
     """Versions that ended up to the horizon are forgotten; whatever was current there or later is not."""
     row = connection.execute(_KEPT).fetchone()

@@ -58,8 +58,9 @@ class Reader(msgspec.Struct, frozen=True):
     operation itself and refuses, `unseen` keeps a record of what did not resolve and makes the refusal. `log` reads
     events by position, `visible` is the position up to which everything has been read. `as_of` is the position that
     is asked for, None is the present; `load_as_of` folds a stream up to a position, `load_version` up to a version,
-    `versions` reads those in `(after, until]`. `earlier` is the position that a `diff` begins at. `position` is what
-    the answer shows.
+    `versions` reads those in `(after, until]`, `at` those at positions, each with the hex SHA-256 of its stored bytes.
+    `load_all` folds several streams at once. `earlier` is the position that a `diff` begins at. `position` is what the
+    answer shows.
     """
 
     connection: Connection[Any]
@@ -78,6 +79,8 @@ class Reader(msgspec.Struct, frozen=True):
     decide: Callable[[Resource], None]
     load_version: Callable[[str, int], Any]
     versions: Callable[[str, int, int], list[Recorded]]
+    at: Callable[[Sequence[int]], list[tuple[Recorded, str]]]
+    load_all: Callable[[Sequence[str]], Sequence[Any]]
     ahead: LookAhead
     earlier: int | None = None
 
@@ -181,9 +184,13 @@ def _read(
 
 
 def page(request: Paged, rows: Sequence[Row], place: Place | None, position: int, mark: str = "") -> Answer:
-    marked = _of(request, mark)
-    cursor = None if place is None else base64.urlsafe_b64encode(msgspec.json.encode((*place, marked))).decode()
-    return Answer(body=Page(tuple(msgspec.Raw(row[3]) for row in rows), cursor), position=position)
+    following = None if place is None else cursor(request, place, mark)
+    return Answer(body=Page(tuple(msgspec.Raw(row[3]) for row in rows), following), position=position)
+
+
+def cursor(request: Paged, place: Place, mark: str = "") -> str:
+    """What `after` reads again."""
+    return base64.urlsafe_b64encode(msgspec.json.encode((*place, _of(request, mark)))).decode()
 
 
 def one(read: Reader, stream: str, view: Callable[[str, Any, int], Any]) -> Answer:

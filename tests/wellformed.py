@@ -183,6 +183,8 @@ REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
     "leases.proceed": ("/v1/leases/singleton:elsewhere/proceed", {}),
     "events.stream": ("/v1/events/stream", {}),
     "audit.stream": ("/v1/audit/streams/{pool}", {}),
+    "audit.state": ("/v1/audit/streams/{pool}/state", {}),
+    "audit.events": ("/v1/audit/events", {}),
 }
 """Path and body by operation. Names in braces are of `things`, `?` is a name that nothing has yet."""
 

@@ -11,11 +11,6 @@ import click
 
 from adapters.cli import database, progress
 
-_STREAM = """
-SELECT originator_id, originator_version, topic, state, notification_id, recorded_at
-FROM stored_events WHERE originator_id = %s AND notification_id <= coalesce(%s, 9223372036854775807)
-ORDER BY originator_version
-"""
 _UNREAD = """
 WITH read AS (SELECT coalesce(max(t), 0) AS t, coalesce(max(position), 0) AS position FROM log_time)
 SELECT max(position) FROM (
@@ -32,38 +27,94 @@ def audit() -> None:
 
 
 @audit.command()
-@click.option("--stream", required=True, help="the id of one thing, as rsv_…")
+@click.option("--stream", help="only this thing, as rsv_…, and the state that it came to")
+@click.option("--tenant", help="only what stands in this tenant's audit log")
 @click.option(
     "--until", help="stop at this instant (epoch ms, or ISO 8601 with its offset), or at this position (@1234)"
 )
-@click.option("--json", "as_json", is_flag=True, help="one JSON object a step, then the state")
+@click.option("--summary", is_flag=True, help="no steps, only what each kind of thing came to")
+@click.option("--json", "as_json", is_flag=True, help="one JSON object a step, then the state, or one a kind")
 @database.options
-def replay(stream: str, until: str | None, as_json: bool, database_url: str | None, data_dir: Path | None) -> None:
-    """Show each step of one thing and the state it came to."""
-    import msgspec
-    import psycopg
+def replay(
+    stream: str | None,
+    tenant: str | None,
+    until: str | None,
+    summary: bool,
+    as_json: bool,
+    database_url: str | None,
+    data_dir: Path | None,
+) -> None:
+    """Fold the log again, apart from the live tables, and show each step and what it came to.
 
-    from adapters.postgres.mapper import decode
-    from domain import registry
+    It calls nothing outside and writes nothing: the database is opened to read.
+    """
+    from eventsourcing.persistence import MapperDeserialisationError
+
+    from adapters.cli import audit_replay
 
     bound = _bound(until)
+    if stream is not None and (tenant is not None or summary):
+        raise click.UsageError("--stream is one thing: it takes neither --tenant nor --summary")
+    with database.reached(database_url, data_dir) as dsn, audit_replay.opened(dsn) as connection:
+        upto = bound(connection)
+        upto = audit_replay.END if upto is None else upto
+        try:
+            if stream is not None:
+                _one(connection, stream, upto, until, as_json)
+            else:
+                _all(connection, tenant, upto, summary, as_json)
+        except MapperDeserialisationError as unreadable:
+            raise click.ClickException(str(unreadable)) from unreadable
+
+
+def _one(connection: Any, stream: str, upto: int, until: str | None, as_json: bool) -> None:
+    import msgspec
+
+    from adapters.cli import audit_replay
+    from domain import registry
+
     try:
-        registry.kind(stream)
+        kind = registry.kind(stream)
     except KeyError:
         raise click.UsageError(f"{stream!r} is not the id of anything that the log keeps") from None
-    with database.reached(database_url, data_dir) as dsn, psycopg.connect(dsn) as connection:
-        rows = connection.execute(_STREAM, (stream, bound(connection))).fetchall()
-    history = [decode(*row) for row in rows]
-    if not history:
+    state, version = kind.initial, 0
+    for step in audit_replay.of_stream(connection, stream, upto):
+        state, version = kind.evolve(state, step.event), step.version
+        _step(step, as_json)
+    if not version:
         raise click.ClickException(f"the log has nothing of {stream}" + (f" up to {until}" if until else ""))
-    state = registry.fold_recorded(stream, history)
-    for step in history:
-        data = msgspec.to_builtins(step.event)
-        _step(step, data, as_json)
     shown = msgspec.json.encode(state)
-    click.echo(shown if as_json else f"\nstate after version {history[-1].version}:")
+    click.echo(shown if as_json else f"\nstate after version {version}:")
     if not as_json:
         click.echo(msgspec.json.format(shown, indent=2))
+
+
+def _all(connection: Any, tenant: str | None, upto: int, summary: bool, as_json: bool) -> None:
+    import msgspec
+
+    from adapters.cli import audit_replay, tables
+
+    if not summary:
+        for step in audit_replay.steps(connection, upto, tenant):
+            _step(step, as_json, of=step.stream)
+    with progress.Progress("audit replay", sys.stderr) as shown:
+        kinds = audit_replay.came_to(connection, upto, tenant, shown)
+    if as_json:
+        for kind in kinds:
+            click.echo(msgspec.json.encode(kind))
+        return
+    rows = [
+        {
+            "kind": kind.noun,
+            "things": kind.things,
+            "events": kind.events,
+            "states": ", ".join(f"{count} {name}" for name, count in kind.states.most_common()),
+        }
+        for kind in kinds
+    ]
+    click.echo(tables.table(rows, ("kind", "things", "events", "states"), None))
+    events = sum(kind.events for kind in kinds)
+    click.echo(f"{events:,} events folded in {progress.total(events, shown.seconds)}")
 
 
 def _bound(until: str | None) -> Callable[[Any], int | None]:
@@ -90,14 +141,17 @@ def _as_of(connection: Any, instant: int) -> int:
     return max(unread[0] or 0, read[0] if read else 0)
 
 
-def _step(recorded: Any, data: dict[str, Any], as_json: bool) -> None:
+def _step(recorded: Any, as_json: bool, of: str | None = None) -> None:
+    """One event; `of` names its thing where there are several."""
     import msgspec
 
+    data = msgspec.to_builtins(recorded.event)
     kind = data.pop("type")
     if as_json:
         meta = msgspec.to_builtins(recorded.meta)
         line = {
             "position": recorded.position,
+            **({} if of is None else {"stream": of}),
             "version": recorded.version,
             "type": kind,
             "recordedAt": recorded.recorded_at,
@@ -108,7 +162,7 @@ def _step(recorded: Any, data: dict[str, Any], as_json: bool) -> None:
         return
     at = datetime.fromtimestamp(recorded.recorded_at / 1000, UTC).isoformat(timespec="milliseconds")
     under = f" under {recorded.meta.admission}" if recorded.meta.admission else ""
-    click.echo(f"@{recorded.position} v{recorded.version} {at} {kind}")
+    click.echo(f"@{recorded.position} v{recorded.version} {at} {kind}" + ("" if of is None else f" of {of}"))
     click.echo(f"    by {recorded.meta.actor}{under}")
 
 

@@ -11,7 +11,10 @@ LEAST: Final = 8
 """A column is not made narrower than this many characters: less cannot be read."""
 
 INSTANTS: Final = frozenset(
-    {"at", "confirmUntil", "deadline", "earliestStart", "from", "leaseUntil", "notAfter", "notBefore", "since", "until"}
+    {
+        *("at", "confirmUntil", "deadline", "earliestStart", "from", "leaseUntil", "notAfter", "notBefore", "since"),
+        *("timestamp", "until"),
+    }
 )
 """Fields that hold an instant although their name does not end in At or Since (api.md §2)."""
 

@@ -69,4 +69,6 @@ def decode(stream: str, version: int, topic: str, state: bytes, position: int, r
         raise MapperDeserialisationError(
             f"cannot read event {topic} of {stream} version {version}, position {position}: {fault}{known}"
         ) from fault
-    return Recorded(stream, version, event, stored.meta, stored.id, position, recorded_at, stored.part, stored.tenants)
+    return Recorded(
+        stream, version, event, stored.meta, stored.id, position, recorded_at, stored.part, stored.tenants, topic
+    )

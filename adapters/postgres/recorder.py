@@ -147,6 +147,16 @@ class Recorder(PostgresApplicationRecorder):
         with self.pool.connection() as connection:
             return connection.execute(sql, (after, upto, limit), prepare=True, binary=True).fetchall()
 
+    def select_at(self, positions: Sequence[int]) -> list[tuple[Any, ...]]:
+        """Rows at these positions, in that order."""
+        sql = """
+        SELECT originator_id, originator_version, topic, state, notification_id, recorded_at
+        FROM unnest(%s::bigint[]) WITH ORDINALITY AS asked (position, n)
+        JOIN stored_events ON notification_id = position ORDER BY n
+        """
+        with self.pool.connection() as connection:
+            return connection.execute(sql, (list(positions),), prepare=True, binary=True).fetchall()
+
     def select_notifications(
         self,
         start: int | None,

@@ -1,5 +1,6 @@
 """The event store behind the commands' port: load a stream, append, read the inline rows."""
 
+import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from threading import Lock
@@ -129,6 +130,10 @@ class EventStore(CatalogReader):
     def versions(self, stream: str, after: int, until: int) -> list[Recorded]:
         """Events of a stream, oldest first: those of the versions in `(after, until]`."""
         return [decode(*row) for row in self._recorder.select_rows(stream, after, until)]
+
+    def at(self, positions: Sequence[int]) -> list[tuple[Recorded, str]]:
+        """The events at these positions, in that order, each with the hex SHA-256 of its stored bytes."""
+        return [(decode(*row), hashlib.sha256(row[3]).hexdigest()) for row in self._recorder.select_at(positions)]
 
     def append(self, append: Append) -> int:
         """One transaction, one round trip; a commit whose answer was lost is recognised by its event ids.

@@ -100,7 +100,7 @@ def reading(facts: Facts, as_of: int) -> Iterator[Reader]:
             connection, SESSION, 0, as_of, store.load, store.history, lambda type, id: None,
             lambda action, resource: True, unseen, store.log, lambda: 0, as_of, store.load_as_of,
             lambda resource: None,
-            store.load, store.versions,
+            store.load, store.versions, store.at, store.load_all,
             LookAhead(
                 NO_CALENDARS.locked,
                 CelSelectors(),

@@ -88,6 +88,8 @@ EXPECTED: dict[str, str] = {
     "leases.proceed": "401 401 403 403 403 403 200 200",
     "events.stream": READ,
     "audit.stream": "401 401 404 403 200 404 403 200",
+    "audit.state": "401 401 404 403 200 404 403 200",
+    "audit.events": "401 401 200 403 200 200 403 200",
 }
 CODES = {401: "UNAUTHENTICATED", 403: "ACCESS_DENIED", 404: "NOT_FOUND"}
 

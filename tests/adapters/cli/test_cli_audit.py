@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Sequence
+from typing import Any
 
 import psycopg
 import pytest
 from click.testing import CliRunner, Result
 
+from adapters.cli import audit_replay
 from adapters.cli.audit import replay
 from adapters.postgres.mapper import EventMapper
 from adapters.postgres.runner import reading
@@ -94,3 +96,46 @@ def test_what_is_neither_is_wrong_usage(until: str) -> None:
 def test_an_instant_may_be_iso_8601(database: str, connection: psycopg.Connection, until: str) -> None:
     write(connection, "site_1", READINGS)
     assert versions(run(database, until)) == [1, 2, 3]
+
+
+def test_the_whole_log_is_shown_step_by_step_and_then_what_each_kind_came_to(
+    database: str, connection: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audit_replay, "BATCH", 2)
+    first, second = write(connection, "site_1", READINGS), write(connection, "site_2", READINGS[:3])
+    told = whole(database)
+    assert [(step["position"], step["stream"], step["version"]) for step in told[:-1]] == [
+        *((position, "site_1", n) for n, position in enumerate(first, 1)),
+        *((position, "site_2", n) for n, position in enumerate(second, 1)),
+    ]
+    assert told[-1] == {"noun": "site", "things": 2, "events": 9, "states": {"current": 2}}
+    assert whole(database, "--summary") == told[-1:]
+    until = whole(database, "--until", f"@{second[0]}")
+    assert (len(until), until[-1]["things"], until[-1]["events"]) == (8, 2, 7)
+    assert whole(database, "--until", f"@{first[0] - 1}") == []
+    assert whole(database, "--tenant", "nobody") == []
+
+
+def test_people_get_a_table(database: str, connection: psycopg.Connection) -> None:
+    write(connection, "site_1", READINGS)
+    shown = CliRunner().invoke(replay, ("--database-url", database)).output.splitlines()
+    assert shown[0].endswith("site.created.1 of site_1")
+    assert shown[-3].split() == ["KIND", "THINGS", "EVENTS", "STATES"]
+    assert shown[-2].split() == ["site", "1", "6", "1", "current"]
+    assert shown[-1].startswith("6 events folded in ")
+
+
+def test_a_replay_can_write_nothing(database: str) -> None:
+    with audit_replay.opened(database) as connection, pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
+        connection.execute("DELETE FROM stored_events")
+
+
+@pytest.mark.parametrize("also", [("--tenant", "acme"), ("--summary",)])
+def test_one_thing_is_asked_for_alone(also: tuple[str, ...]) -> None:
+    assert CliRunner().invoke(replay, ("--stream", "site_1", *also)).exit_code == 2
+
+
+def whole(dsn: str, *options: str) -> list[dict[str, Any]]:
+    told = CliRunner().invoke(replay, ("--database-url", dsn, "--json", *options))
+    assert told.exit_code == 0, told.output
+    return [json.loads(line) for line in told.output.splitlines()]
