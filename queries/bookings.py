@@ -1,17 +1,19 @@
 """Bookings as the database holds them: the pool's owner sees all, a tenant its own (domain.md §10)."""
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Final, LiteralString
 
 from msgspec import Meta, Struct
 
 from domain import errors
-from domain.operation import Answer, Listing, Operation, Page
-from queries import allocations
-from queries.reading import Reader, filters, listed
+from domain.operation import Answer, KnownListing, Operation, Page
+from projections import bookings_past
+from queries import allocations, past
+from queries.past import over
+from queries.reading import Reader, filters
 
 
-class List(Listing, frozen=True, kw_only=True):
+class List(KnownListing, frozen=True, kw_only=True):
     """`from` and `until` choose bookings that overlap `[from, until)` in epoch ms."""
 
     pool_id: str | None = None
@@ -38,22 +40,29 @@ class Booking(Struct, frozen=True, kw_only=True, rename="camel"):
     until: int | None
 
 
-def list_(query: List, read: Reader) -> Answer:
-    if query.from_ is not None and query.until is not None and query.from_ >= query.until:
-        raise errors.Invalid("until", "lies at or before from")
-    sql = """
-    SELECT lower(b.during), b.device_id || '|' || b.allocation_id, 0::bigint, convert_to(json_build_object(
+_SHOWN: Final[LiteralString] = """
+    convert_to(json_build_object(
         'deviceId', b.device_id, 'nodeId', b.node_id, 'poolId', b.pool_id, 'reservationId', b.reservation_id,
         'allocationId', b.allocation_id, 'tenantId', b.tenant_id, 'bound', b.bound,
         'from', lower(b.during), 'until', upper(b.during))::text, 'UTF8')
-    FROM device_bookings AS b JOIN pools ON pools.id = b.pool_id
+    FROM devices AS b JOIN pools ON pools.id = b.pool_id
     WHERE (%(tenant)s::text IS NULL OR b.tenant_id = %(tenant)s OR pools.tenant_id = %(tenant)s)
       AND (%(pool_id)s::text IS NULL OR b.pool_id = %(pool_id)s)
       AND (%(node_id)s::text IS NULL OR b.node_id = %(node_id)s)
       AND (%(reservation_id)s::text IS NULL OR b.reservation_id = %(reservation_id)s)
       AND b.during && int8range(%(from_)s, %(until)s)
-    """
-    return listed(read, query, sql, filters(query, read), _may_see)
+"""
+_ID: Final[LiteralString] = "b.device_id || '|' || b.allocation_id"
+_ROWS = past.Rows(
+    "SELECT lower(b.during), " + _ID + ", 0::bigint, " + over(_SHOWN, devices="device_bookings"),
+    "SELECT " + _ID + ", " + over(_SHOWN, devices=bookings_past.DEVICES),
+)
+
+
+def list_(query: List, read: Reader) -> Answer:
+    if query.from_ is not None and query.until is not None and query.from_ >= query.until:
+        raise errors.Invalid("until", "lies at or before from")
+    return past.listed(read, query, _ROWS, filters(query, read), type=_may_see)
 
 
 def _may_see(read: Reader, ids: Sequence[str]) -> frozenset[str]:
@@ -72,7 +81,7 @@ OPERATIONS = (
         on=("compute-tenant/{acting}",),
         handle=list_,
         summary="List bookings of your pools and of your tenant",
-        refusals=(errors.AccessDenied, errors.ProjectionBehind),
+        refusals=(errors.AccessDenied, errors.ProjectionBehind, errors.HistoryPruned),
         columns=("deviceId", "from", "until", "reservationId", "tenantId", "bound"),
     ),
 )

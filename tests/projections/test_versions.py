@@ -98,7 +98,7 @@ def reading(facts: Facts, as_of: int) -> Iterator[Reader]:
     with facts.connections.connection() as connection, connection.transaction():
         yield Reader(
             connection, SESSION, 0, as_of, store.load, store.history, lambda type, id: None,
-            lambda action, resource: True, unseen, store.log, lambda: 0, as_of, store.load_as_of,
+            lambda action, resource: True, unseen, store.log, lambda: 0, as_of, store.load_as_of, store.load_all_as_of,
             lambda resource: None,
             store.load, store.versions, store.at, store.load_all,
             LookAhead(
