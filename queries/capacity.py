@@ -18,6 +18,8 @@ from queries.reading import Reader, may_get
 PAST_MS: Final = 5_000
 """How far back `at` may lie, for callers whose clock is behind; what was before is asked for with asOf."""
 
+LONG_AGO: Final = "lies in the past: capacity is told of now and later; ask with asOf for how it was"
+
 
 class List(KnownReading, frozen=True, kw_only=True):
     pool_id: str | None = None
@@ -76,7 +78,7 @@ Amounts = Mapping[tuple[str, str], int]
 
 def list_(query: List, read: Reader) -> Answer:
     if query.at is not None and query.at < read.now - PAST_MS:
-        raise errors.Invalid("at", "lies in the past: capacity is told of now and later; ask with asOf for how it was")
+        raise errors.Invalid("at", LONG_AGO)
     at = read.now if query.at is None else query.at
     if query.pool_id is not None and read.resolve("compute-pool", query.pool_id) is None:
         raise read.unseen("compute-pool", query.pool_id, "poolId")

@@ -31,9 +31,7 @@ def timeline(query: Timeline, read: Reader) -> Answer:
     first = read.now if query.from_ is None else query.from_
     until = first + _DAY_MS if query.until is None else query.until
     if first < read.now - capacity.PAST_MS:
-        raise errors.Invalid(
-            "from", "lies in the past: capacity is told of now and later; ask with asOf for how it was"
-        )
+        raise errors.Invalid("from", capacity.LONG_AGO)
     if until <= first:
         raise errors.Invalid("until", "lies at or before from")
     step = query.step * 1000

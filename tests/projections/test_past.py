@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from test_histories import HOUR, MOVES, bring, empty
 from test_versions import Told
 
+import pasts
 from adapters.postgres import rebuild
 from adapters.postgres.pool import Pool, pool
 from adapters.postgres.runner import Runner
@@ -19,37 +20,9 @@ from domain import errors, node, reservation
 from domain.event import Event, Fence
 from facts import TENANT, Facts, differences, new_id
 from naive import feed
-from projections import bookings_past, quotas_past, table, versions
+from projections import table
 
 SCOPES = (f"tenant:{TENANT}", "prj_1")
-
-NOW = {
-    "devices": "SELECT * FROM device_bookings",
-    "scalars": "SELECT allocation_id, resource, reservation_id, node_id, amount, during FROM scalar_bookings",
-    "claims": "SELECT reservation_id, scope, resource, amount, during FROM quota_claims",
-    "budgets": """
-    SELECT reservation_id, scope, gpus, gpu_ms, placed, members, each, during, active_at FROM budget_claims
-    """,
-    "spent": "SELECT * FROM budget_spent",
-}
-THEN = {
-    "devices": f"SELECT * FROM {bookings_past.DEVICES} AS past",
-    "scalars": f"SELECT * FROM {bookings_past.SCALARS} AS past",
-    "claims": f"SELECT * FROM {quotas_past.CLAIMS} AS past",
-    "budgets": f"""
-    SELECT h.id, scopes.scope, h.gpus, h.gpu_ms, h.placed, h.members, h.each, int8range(h.from_at, h.until_at),
-           h.active_at
-    FROM budget_claims_history AS h CROSS JOIN LATERAL jsonb_array_elements_text(h.scopes) AS scopes (scope)
-    WHERE h.from_at IS NOT NULL AND {versions.CURRENT}
-    UNION ALL
-    SELECT h.id, scopes.scope, h.gpus, h.gpu_ms, h.placed, h.members, h.each, NULL, h.active_at
-    FROM budget_claims_history AS h CROSS JOIN LATERAL jsonb_array_elements_text(h.scopes) AS scopes (scope)
-    WHERE h.from_at IS NULL AND {versions.CURRENT}
-    """,
-    "spent": f"SELECT h.scope, h.day, h.gpu_ms FROM budget_spent_history AS h WHERE {versions.CURRENT}",
-}
-
-Rows = dict[str, list[str]]
 
 
 class Spending(Facts):
@@ -101,24 +74,15 @@ class Kept(Told):
             self._try(lambda id: self.facts.place(taken, id), errors.QuotaExceeded, errors.DoubleBooked)
 
 
-def rows(connections: Pool, of: dict[str, str], position: int) -> Rows:
-    found = {}
-    with connections.connection() as connection:
-        for name, sql in of.items():
-            asked = f"SELECT t::text FROM ({sql}) AS t ORDER BY 1".encode()
-            found[name] = [row[0] for row in connection.execute(asked, {"_as_of": position}).fetchall()]
-    return found
-
-
-def tell(connections: Pool, seed: int, moves: int) -> dict[int, Rows]:
+def tell(connections: Pool, seed: int, moves: int) -> dict[int, pasts.Rows]:
     """What the inline tables held after each move; the read models have read all of it, in pieces."""
     empty(connections)
     dice = random.Random(seed)
     told = Kept(Spending(connections), lambda: dice.randrange(2**16))
     running = Runner(connections, table.ASYNC)
-    held: dict[int, Rows] = {}
+    held: dict[int, pasts.Rows] = {}
     for _ in told.go_on(dice, moves):
-        held[told.position] = rows(connections, NOW, told.position)
+        held[told.position] = pasts.now(connections)
         if not dice.randrange(4):
             bring(running)
     bring(running)
@@ -130,7 +94,7 @@ def tell(connections: Pool, seed: int, moves: int) -> dict[int, Rows]:
 def test_the_past_of_bookings_and_claims_is_what_they_were(migrated: str, seed: int, moves: int) -> None:
     with pool(migrated, 3) as connections:
         for position, held in tell(connections, seed, moves).items():
-            assert rows(connections, THEN, position) == held, position
+            assert pasts.then(connections, position) == held, position
         assert differences(migrated) == []
 
 
@@ -140,4 +104,4 @@ def test_it_can_be_made_anew(database: str, of: rebuild.Async) -> None:
         held = tell(connections, 7, 40)
         rebuild.rebuild(database, of)
         for position, before in held.items():
-            assert rows(connections, THEN, position) == before, position
+            assert pasts.then(connections, position) == before, position
