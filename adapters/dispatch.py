@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import psycopg
 
+from adapters.books import Library
 from adapters.postgres import rebuild
 from adapters.postgres.pool import Pool
 from adapters.postgres.refusals import translate
@@ -40,6 +41,7 @@ class Dispatcher:
         visible: Callable[[], int],
         wait: Callable[[int, float], bool],
         head: Callable[[], int],
+        library: Library,
     ) -> None:
         self.ports = ports
         self.gatekeeper = Gatekeeper(store, ports.authorizer, ports.new_id)
@@ -48,9 +50,13 @@ class Dispatcher:
         self._visible = visible
         self._wait = wait
         self._head = head
+        self._library = library
 
     def __call__(self, operation: Operation, request: Request, call: Call) -> Answer:
         try:
+            if operation.credential == "resolver":
+                answer: Answer = operation.handle(request, self._store.resolve)
+                return answer
             if not operation.is_query:
                 return unit.perform(operation, request, call, self.ports, self.gatekeeper)
             return self._read(operation, request, call)
@@ -60,6 +66,8 @@ class Dispatcher:
     def _read(self, operation: Operation, request: Request, call: Call) -> Answer:
         if call.session is None:
             raise errors.Unauthenticated("this operation needs a bearer token")
+        if operation.proves:
+            return self._proven(operation, request, call, call.session)
         if operation.looks:
             self._until_visible(self._head())
         elif isinstance(request, Reading) and request.wait_for is not None:
@@ -81,6 +89,16 @@ class Dispatcher:
                 return answer
             finally:
                 connection.rollback()
+
+    def _proven(self, operation: Operation, request: Request, call: Call, session: Session) -> Answer:
+        wanted: int | None = getattr(request, "wait_for", None)
+        if wanted is not None and (wanted > self._head() or not self._library.wait(wanted, WAIT_S)):
+            raise errors.ProjectionBehind(
+                f"the evidence shows position {self._library.position()}, {wanted} is asked for; try again"
+            )
+        self.gatekeeper.admit(operation, request, session, call.request_id)
+        answer: Answer = operation.handle(request, self._library.of(session))
+        return answer
 
     def _reader(
         self,
@@ -110,7 +128,8 @@ class Dispatcher:
             self._store.load,
             self._store.history,
             lambda type, id: self._store.resolve(session.tenant_id, type, id),
-            lambda action, resource: self.ports.authorizer.authorize(session, action, resource).allowed,
+            lambda action, type: self.ports.authorizer.plan(session, action, type),
+            lambda action, resources: self.ports.authorizer.allowed(session, action, resources),
             unseen,
             self._store.log,
             self._visible,

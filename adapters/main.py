@@ -1,7 +1,7 @@
 """The one composition root: which adapter stands behind which port (architecture.md §1)."""
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -9,20 +9,20 @@ import psycopg
 from litestar.types import ASGIApp
 from prometheus_client import CollectorRegistry
 
-from adapters import directory
+from adapters import access, audit_key
 from adapters.agent.gateway import Gateway
 from adapters.agent.ownership import Ownership
+from adapters.books import Library
 from adapters.calendars import Calendars
 from adapters.cel import CelSelectors
 from adapters.dispatch import Dispatcher
+from adapters.evidence import Evidence
 from adapters.housekeeping import Housekeeping, Job
 from adapters.http.app import create_app
 from adapters.http.health import Health
 from adapters.http.limits import Limits
-from adapters.iam import access_file
-from adapters.iam.embedded import Embedded
 from adapters.ids import Mint
-from adapters.postgres import gauges, migrate, reader, retention, runner
+from adapters.postgres import evidence, gauges, migrate, reader, retention, runner
 from adapters.postgres.budgets import Budgets
 from adapters.postgres.follower import Follower
 from adapters.postgres.leases import LOOK_S
@@ -56,21 +56,27 @@ class Plane:
     """Everything of one process, wired; made by `running`."""
 
     def __init__(
-        self, dsn: str, access: Path, commands: Pool, reads: Pool, following: Pool, history_days: int | None
+        self,
+        dsn: str,
+        source: access.Source,
+        key: Path,
+        commands: Pool,
+        reads: Pool,
+        following: Pool,
+        history_days: int | None,
+        resolver: Callable[[str], bool] | None = None,
     ) -> None:
+        self.resolver = resolver
         self.mint = Mint()
         self.reads = reads
-        root = access_file.parse(access.read_bytes(), OPERATIONS_ACTIONS).root
-        self.store = EventStore(commands, table.INLINE, root, self.mint)
-        authorizer = Embedded(
-            access, actions=OPERATIONS_ACTIONS, on_load=lambda file: directory.record(self.store, file)
-        )
-        self.authorizer = authorizer
+        self.store = EventStore(commands, table.INLINE, access.root_tenant(source), self.mint)
+        self.access = access.access(source, self.store)
+        self.authorizer = self.access.authorizer
         self.calendars = Calendars(self.head, self._wait)
         self.runner = runner.Runner(following, table.ASYNC)
         self.ports = Ports(
             self.store,
-            authorizer,
+            self.authorizer,
             self.calendars,
             CelSelectors(),
             self.mint,
@@ -80,14 +86,16 @@ class Plane:
         self.gateway = Gateway(self.store, audience=AUDIENCE, new_id=self.mint)
         consumers = (self.calendars.consume, self.runner.apply, self._tell_gateway)
         self.follower = Follower(following, consumers, at_rest=self.runner.at_rest)
-        self.dispatcher = Dispatcher(self.ports, self.store, reads, self.shown, self._wait_shown, self.head)
+        self.evidence = _evidence(self, commands, key)
+        library = Library(reads, self.evidence.sign, self.evidence.key)
+        self.dispatcher = Dispatcher(self.ports, self.store, reads, self.shown, self._wait_shown, self.head, library)
         self.worker = Worker(self.ports, commands, self.calendars, self.mint("sess"))
         self.watch = NodeWatch(self.store, commands, self.mint)
         self.ownership = Ownership(self.gateway, reads, self.mint)
         self.housekeeping = Housekeeping(
             Job("gateway leases", 0, self.ownership.beat, at_stop=self.ownership.release),
             Job("gateway sessions", LOOK_S, self.ownership.look),
-            Job("access file", 0, authorizer.refresh),
+            *self.access.jobs,
             Job("refusals", 1, self._count_refusals, at_stop=lambda: self._count_refusals(ahead_ms=MINUTE_MS)),
             *_forgetting(reads, history_days),
         )
@@ -132,6 +140,7 @@ class Plane:
             "projectionLag": lag,
             "projections": failed or "ok",
             "follower": "ok" if alive else f"stopped behind position {self.follower.position}",
+            **self.access.health(),
         }
         if hole := self.follower.hole_age:
             checks["holeSeconds"] = round(hole, 1)
@@ -139,17 +148,26 @@ class Plane:
 
     def app(self, limits: Limits | None = None) -> ASGIApp:
         metrics = CollectorRegistry()
-        gauges.register(metrics, self.follower, self.runner, [of.name for of in table.ASYNC])
+        gauges.register(metrics, self.follower, self.runner, [of.name for of in table.ASYNC], lambda: self.evidence.lag)
         return create_app(
             OPERATIONS,
             self.dispatcher,
             self.authorizer.identify,
             self.health,
-            [self.gateway.route],
+            [self.gateway.route, *self.access.routes],
             limits=limits,
             registry=metrics,
+            identify_reads=self.access.reading,
+            identify_blocks=self.access.blocks,
+            resolver=self.resolver,
             lifespan=[self.gateway.running],
         )
+
+
+def _evidence(plane: Plane, pool: Pool, key: Path) -> Evidence:
+    with pool.connection() as connection:
+        signer = audit_key.Signer(audit_key.read_or_make(key), evidence.incarnation(connection))
+    return Evidence(pool, plane.store, lambda: plane.follower.position, signer, plane.mint("sess"))
 
 
 def _forgetting(reads: Pool, history_days: int | None) -> list[Job]:
@@ -163,14 +181,19 @@ def _event(failure: str) -> str:
     return failure.partition(" of ")[0]
 
 
-OPERATIONS_ACTIONS = frozenset(operation.action for operation in OPERATIONS.values())
-
-
 @contextmanager
-def running(dsn: str, access: Path, history_days: int | None = None) -> Iterator[Plane]:
+def running(
+    dsn: str,
+    source: access.Source,
+    history_days: int | None = None,
+    audit_key_file: Path | None = None,
+    *,
+    resolver: Callable[[str], bool] | None = None,
+) -> Iterator[Plane]:
     """A working plane on a database that answers: migrated, read up to its end, controllers on.
 
-    Row versions are kept for `history_days`, None for ever.
+    Row versions are kept for `history_days`, None for ever. The audit key lies beside the access file unless it is
+    named. `resolver` knows the key of who may ask what things are.
     """
     migrate.migrate(dsn)
     changed = runner.create_tables(dsn, table.ALL)
@@ -185,19 +208,24 @@ def running(dsn: str, access: Path, history_days: int | None = None) -> Iterator
         pool(dsn, READS) as reads,
         pool(dsn, FOLLOWING, by_key=True) as following,
     ):
-        plane = Plane(dsn, access, commands, reads, following, history_days)
+        key = audit_key_file or access.beside(source, audit_key.NAME)
+        plane = Plane(dsn, source, key, commands, reads, following, history_days, resolver)
         plane.runner.load()
         plane.follower.catch_up()
         plane.calendars.look_ahead()
         plane.ownership.beat()
         plane.follower.start()
         plane.worker.start()
+        plane.evidence.start()
         plane.watch.start()
         plane.housekeeping.start()
+        plane.access.start()
         try:
             yield plane
         finally:
+            plane.access.stop()
             plane.housekeeping.stop()
             plane.watch.stop()
+            plane.evidence.stop()
             plane.worker.stop()
             plane.follower.stop()

@@ -55,8 +55,11 @@ def _fields_of(operation: Operation) -> list[msgspec.structs.FieldInfo]:
 def _operation(operation: Operation, schema_of: dict[str, Schema]) -> Iterator[str]:
     yield f"\n### {operation.name}\n"
     yield f"`{operation.verb} {operation.path}` — {operation.summary}.\n"
-    decided = ", ".join(f"`{name}`" for name in operation.on) or "the join token"
-    yield f"Decided as `{operation.action}` on {decided}."
+    if operation.credential == "resolver":
+        yield "Its credential is the resolver's key: no token opens it, and it is off unless there is a key."
+    else:
+        decided = ", ".join(f"`{name}`" for name in operation.on) or "the join token"
+        yield f"Decided as `{operation.action}` on {decided}."
     if operation.key != "none":
         yield f"`Idempotency-Key` is {operation.key}."
     codes = [kind.code for kind in operation.refusals]
@@ -168,8 +171,14 @@ def iam() -> str:
     lines += ["\n# Actions\n", "| action | decided on |\n|---|---|"]
     for operation in sorted(OPERATIONS.values(), key=lambda one: one.action):
         if operation.on:
-            lines.append(f"| `{operation.action}` | {', '.join(f'`{name}`' for name in operation.on)} |")
+            lines.append(f"| `{operation.action}` | {', '.join(f'`{name}`' for name in _decided_on(operation))} |")
     return "\n".join(lines) + "\n"
+
+
+def _decided_on(operation: Operation) -> list[str]:
+    named = {template.partition("/")[0] for template in operation.on}
+    fleet = [f"{type_}/{catalog.FLEET_ID}" for type_ in operation.types if type_ not in named]
+    return [*operation.on, *fleet]
 
 
 def main() -> None:

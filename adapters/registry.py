@@ -34,6 +34,8 @@ from queries import (
     capacity_timeline,
     devices,
     events,
+    evidence,
+    iam,
     node_history,
     preview,
     usage,
@@ -50,7 +52,7 @@ from queries import quotas as quota_queries
 from queries import reservations as reservation_queries
 from queries import sites as site_queries
 
-OPERATIONS: Final = operation.table(
+OPERATIONS: Final[dict[str, operation.Operation]] = operation.table(
     sites.OPERATIONS,
     site_queries.OPERATIONS,
     pools.OPERATIONS,
@@ -90,7 +92,9 @@ OPERATIONS: Final = operation.table(
     leases.OPERATIONS,
     lease_queries.OPERATIONS,
     audit.OPERATIONS,
+    evidence.OPERATIONS,
     audit_events.OPERATIONS,
     audit_state.OPERATIONS,
     events.OPERATIONS,
+    iam.operations(lambda: OPERATIONS.values()),
 )

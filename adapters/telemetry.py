@@ -15,12 +15,19 @@ import msgspec
 REQUEST_ID: Final[ContextVar[str | None]] = ContextVar("request_id", default=None)
 """The request that the running code serves; worker threads inherit it."""
 
-_SECRET = re.compile(r"(\bbiam_[a-z]{2,8}_|\b[Bb]earer\s+)[A-Za-z0-9._~+/=-]{8,}")
+_SECRET = re.compile(
+    r"""
+    (biam_[a-z]{2,8}_ | bcjt_ | whsec_ | Bearer(?:\s|%20|\+)+ | (?:access_|session_)?token= | eyJ)
+    [\w.~+/=-]{8,}
+    """,
+    re.VERBOSE | re.IGNORECASE | re.ASCII,
+)
+"""Better IAM's tokens and webhook secrets (iam.md §13, §18), our join tokens, any bearer, JWTs."""
 _encode = msgspec.json.Encoder(enc_hook=repr).encode
 
 
 def redact(text: str) -> str:
-    """Blot out what looks like a credential (iam.md §13's token forms and any bearer)."""
+    """The text with everything blotted out that looks like a credential, but for what shows its kind."""
     return _SECRET.sub(lambda match: match.group(1) + "[redacted]", text)
 
 

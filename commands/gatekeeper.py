@@ -156,7 +156,8 @@ class Gatekeeper:
         name = f"{resource.type}/{resource.id}"
         if not decision.allowed:
             self.refused(session, action, name, decision.reason, request_id, decision.policy_digest)
-            raise errors.AccessDenied(f"{action} on {name} is not allowed to you")
+            refusal = errors.STEP_UP.get(decision.reason, errors.AccessDenied)
+            raise refusal(f"{action} on {name} is not allowed to you")
         decided = admission.Decided(action, name, True, decision.reason, resource.attributes)
         return Decision(resource, decided, decision.policy_digest)
 

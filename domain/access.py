@@ -32,12 +32,13 @@ class Session(Struct, frozen=True):
     """Who is calling, for the length of one request or stream.
 
     Of a delegated session the identity is the person; `agent_id` is who acts for them (iam.md §14). `credential` is
-    there where the decider wants to see it again; it is stored nowhere.
+    there where the decider wants to see it again; it is stored nowhere. The kind of an identity that its token alone
+    proves, for reading, is unknown.
     """
 
     tenant_id: str
     identity_id: str
-    identity_kind: IdentityKind
+    identity_kind: IdentityKind | Literal["unknown"]
     session_id: str
     session_kind: SessionKind
     mfa: bool = False
@@ -91,6 +92,24 @@ class Plan(Struct, frozen=True):
 
     kind: Literal["always", "never", "conditional", "unsupported"]
     filter: filters.Filter | None = None
+
+
+def plan_of(filter: filters.Filter) -> Plan:
+    match filter:
+        case filters.Always():
+            return Plan("always")
+        case filters.Never():
+            return Plan("never")
+        case _:
+            return Plan("conditional", filter)
+
+
+def row(resource: Resource) -> dict[str, object]:
+    """The fields of a thing that filters speak of (iam.md §19)."""
+    parent = {}
+    if resource.parent_type is not None and resource.parent_id is not None:
+        parent = {"parentType": resource.parent_type, "parentId": resource.parent_id}
+    return {**resource.attributes, **parent, "id": resource.id}
 
 
 class Tenant(Struct, frozen=True):

@@ -89,6 +89,7 @@ TYPES: tuple[Type, ...] = (
             "durationHours": "number",
             "binding": "string",
             "projectId": "string",
+            "ownerId": "string",
             "spot": "boolean",
         },
         id_prefix="rsv",
@@ -105,6 +106,7 @@ TYPES: tuple[Type, ...] = (
             "imageId": "string",
             "imageVerified": "boolean",
             "projectId": "string",
+            "ownerId": "string",
         },
     ),
     Type(
@@ -129,8 +131,14 @@ def resolves(type_name: str, identifier: str, tenant_id: str, *, root_tenant: bo
     The fleet exists for the platform alone and a tenant's scope only inside it, whatever policies say; other
     types are resolved by whoever holds their rows.
     """
+    ids = within(type_name, tenant_id, root_tenant=root_tenant)
+    return ids is None or identifier in ids
+
+
+def within(type_name: str, tenant_id: str, *, root_tenant: bool) -> tuple[str, ...] | None:
+    """The ids that things of the type can have in the tenant; None is any."""
     if type_name == f"{PREFIX}fleet":
-        return root_tenant and identifier == FLEET_ID
+        return (FLEET_ID,) if root_tenant else ()
     if type_name == f"{PREFIX}tenant":
-        return identifier == tenant_id
-    return type_name in BY_NAME
+        return (tenant_id,)
+    return None if type_name in BY_NAME else ()

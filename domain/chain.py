@@ -21,6 +21,16 @@ class Head(Struct, frozen=True):
     hash: str = ORIGIN
 
 
+class Link(Struct, frozen=True):
+    """Where an event of the log stands in one tenant's chain; `leaf` is its number in the tree, `hash` has 32 bytes."""
+
+    tenant_id: str
+    sequence: int
+    position: int
+    leaf: int
+    hash: bytes
+
+
 class Failure(Struct, frozen=True):
     """The first event that does not fit, and the rule that it breaks."""
 

@@ -54,6 +54,11 @@ class Key(Struct, frozen=True):
         return f"{self.name}+{self.id.hex()}+{_base64(ED25519 + self.public)}"
 
 
+def origin(incarnation: str) -> str:
+    """The name under which a log signs: another database is another log, whatever it was copied from."""
+    return f"better-compute/{incarnation}"
+
+
 def key(vkey: str) -> Key:
     """Read a verifier key. Raises Unsound where it is none, or not one of Ed25519."""
     name, _, rest = vkey.strip().partition("+")
@@ -81,6 +86,11 @@ def signed(checkpoint: Checkpoint, by: Key, sign: Sign) -> str:
 def parse(note: str) -> Checkpoint:
     """What a note says, whoever signed it. Raises Unsound where it is no checkpoint."""
     return _checkpoint(_divided(note)[0])
+
+
+def by(note: str, key: Key) -> bool:
+    """Whether a signature line names this key, good or not."""
+    return any((name, id) == (key.name, key.id) for name, id, _ in map(_signature, _divided(note)[1]))
 
 
 def opened(note: str, by: Key, verify: Verify) -> Checkpoint:

@@ -6,6 +6,8 @@ Refusal
 ├── Malformed            MALFORMED               not JSON, or a query parameter nobody knows
 ├── Unauthenticated      UNAUTHENTICATED         no token, or one that is unknown, expired or revoked
 ├── AccessDenied         ACCESS_DENIED           it resolves, the action is refused
+│   ├── MfaRequired        MFA_REQUIRED          Better IAM wants a second factor of this session first
+│   └── RecentAuthRequired RECENT_AUTH_REQUIRED  Better IAM wants a sign-in of just now first
 ├── NotFound             NOT_FOUND               missing, foreign, not offered: the same answer
 ├── Conflict             CONFLICT                the state of things does not allow it
 │   ├── IllegalTransition  ILLEGAL_TRANSITION    the present state does not take this verb; `allowed` are those it takes
@@ -73,6 +75,18 @@ class Unauthenticated(Refusal):
 
 class AccessDenied(Refusal):
     code = "ACCESS_DENIED"
+
+
+class MfaRequired(AccessDenied):
+    code = "MFA_REQUIRED"
+
+
+class RecentAuthRequired(AccessDenied):
+    code = "RECENT_AUTH_REQUIRED"
+
+
+STEP_UP: Mapping[str, type[AccessDenied]] = {kind.code: kind for kind in (MfaRequired, RecentAuthRequired)}
+"""Reasons of a no that the caller can do something about, with the refusal that says so (iam.md §12)."""
 
 
 class NotFound(Refusal):

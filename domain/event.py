@@ -10,8 +10,9 @@ class Event(Struct, frozen=True, tag_field="type", rename="camel", omit_defaults
 class Meta(Struct, frozen=True, rename="camel", omit_defaults=True):
     """Who brought an append about.
 
-    `admission` names the decision it acts on (domain.md §9); `actor` is `identity:<tenant>/<id>`, `agent:<node>`
-    or `controller:<job>`; `causation` is the event, `correlation` the request that led here.
+    `admission` names the decision it acts on (domain.md §9); `actor` is `identity:<tenant>/<id>`, `agent:<node>`,
+    `controller:<job>`, or `join-token:<id>` of a machine that joins; `causation` is the event,
+    `correlation` the request that led here.
     """
 
     actor: str

@@ -85,8 +85,11 @@ class Growing:
         """The tiles that are new or have grown since this was last asked."""
         full, self._full = self._full, []
         grown, self._grown = self._grown, set()
-        edge = [(level, index) for level, index, _ in partial(self.size) if level in grown]
-        return [*full, *(Tile(level, index, b"".join(self._row(level))) for level, index in edge)]
+        return [*full, *(tile for tile in self.edge() if tile.level in grown)]
+
+    def edge(self) -> list[Tile]:
+        """The tiles that are not full."""
+        return [Tile(level, index, b"".join(self._row(level))) for level, index, _ in partial(self.size)]
 
     def root(self) -> bytes:
         """The tree's hash as it is now: the perfect subtrees at its edge, joined from the right."""
@@ -156,11 +159,11 @@ class Tree:
         """MTH(D[begin:end]) of a stretch that is a subtree: `begin` is a multiple of the power of two that holds it."""
         count = end - begin
         if count & (count - 1) == 0:
-            return self._node(count.bit_length() - 1, begin)
+            return self.subtree(count.bit_length() - 1, begin)
         middle = begin + _split_at(count)
         return node_hash(self._range(begin, middle), self._range(middle, end))
 
-    def _node(self, height: int, begin: int) -> bytes:
+    def subtree(self, height: int, begin: int) -> bytes:
         """The perfect subtree of 2**height leaves that starts with leaf `begin`."""
         level, within = divmod(height, HEIGHT)
         number = begin >> height

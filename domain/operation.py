@@ -12,6 +12,8 @@ from domain.access import Session
 T = TypeVar("T")
 Verb = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 Key = Literal["none", "accepted", "required"]
+Credential = Literal["session", "join-token", "resolver"]
+"""What the bearer is: of an identity, of a node that joins, of a Better IAM host that asks what a thing is."""
 
 ALWAYS: Final = (
     errors.Malformed,
@@ -22,6 +24,7 @@ ALWAYS: Final = (
 )
 """Refusals that every operation can give, so that no declaration repeats them."""
 
+FLEET: Final = "compute-fleet"
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
 AsOf = Annotated[
@@ -114,9 +117,11 @@ class Operation(Struct, frozen=True, kw_only=True):
     `decided_inside` the handler decides: on the one of them that the request is about, or on its own draft.
     `handle` takes the request and the unit of work (commands) or the reader (queries); `columns` are the fields
     that a table for people shows. `view` renders a command's stream (id, state, version) as the response.
-    A `streaming` query answers a feed of responses, sent as server-sent events. One that `looks` is a query by POST:
-    what it asks is too much for a URL. It sees what the log had when it was asked, and records nothing.
+    A `streaming` query answers a feed of responses, sent as server-sent events, or pieces of JSON Lines. One that
+    `looks` is a query by POST: what it asks is too much for a URL. It sees what the log had when it was asked, and
+    records nothing. One that `proves` is given the log's evidence, which never changes, and no snapshot.
     What is read `of_log` alone has a past without an end: of the log nothing is ever forgotten.
+    With the resolver's credential the handler takes the request and what resolves in a tenant.
     `ahead` says of a request and its call what performing it is sure to ask, where that is not what `on` names.
     """
 
@@ -133,10 +138,11 @@ class Operation(Struct, frozen=True, kw_only=True):
     refusals: tuple[type[errors.Refusal], ...] = ()
     key: Key = "none"
     columns: tuple[str, ...] = ()
-    credential: Literal["session", "join-token"] = "session"
+    credential: Credential = "session"
     decided_inside: bool = False
-    streaming: bool = False
+    streaming: Literal["events", "lines"] | None = None
     looks: bool = False
+    proves: bool = False
     of_log: bool = False
     ahead: Callable[..., Any] | None = None
 
@@ -153,6 +159,14 @@ class Operation(Struct, frozen=True, kw_only=True):
     def action(self) -> str:
         """The IAM action: `compute:nodes:cordon` for `nodes.cordon` (api.md §1)."""
         return "compute:" + self.name.replace(".", ":")
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """The resource types that it is decided on; with a `scope` the fleet may stand for the caller's tenant."""
+        named = [template.partition("/")[0] for template in self.on]
+        if "scope" in self.request.__struct_fields__ and any("{acting}" in template for template in self.on):
+            named.append(FLEET)
+        return tuple(dict.fromkeys(named))
 
     @property
     def path_fields(self) -> tuple[str, ...]:

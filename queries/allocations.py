@@ -3,17 +3,18 @@
 A pool's owner sees those on its nodes, a tenant its own. One that never began leaves none when it is cancelled.
 """
 
-from collections.abc import Sequence
 from typing import Annotated, Final, Literal, LiteralString
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from domain import errors
 from domain.operation import Answer, KnownListing, Operation, Page
 from projections import bookings_past, versions
 from queries import past
 from queries.past import over
-from queries.reading import Reader, filters, may_get
+from queries.reading import Reader, filters
+from queries.sight import Through
 
 State = Literal["placed", "binding", "active", "releasing", "released"]
 
@@ -80,24 +81,24 @@ _ROWS = past.Rows(
     "SELECT placed.id, " + over(_SHOWN, devices=bookings_past.DEVICES, scalars=bookings_past.SCALARS, states=_WAS),
 )
 _WHOSE: Final[LiteralString] = """
-SELECT DISTINCT b.allocation_id, b.reservation_id, pools.tenant_id = %(tenant)s
-FROM devices AS b JOIN pools ON pools.id = b.pool_id WHERE b.allocation_id = ANY(%(ids)s)
+LEFT JOIN LATERAL (
+    SELECT b.reservation_id, pools.tenant_id = %(tenant)s AS own
+    FROM devices AS b JOIN pools ON pools.id = b.pool_id WHERE b.allocation_id = listed.id LIMIT 1
+) AS whose ON true
 """
-_WHOSE_NOW, _WHOSE_THEN = over(_WHOSE, devices="device_bookings"), over(_WHOSE, devices=bookings_past.DEVICES)
+SEEN = Through(
+    "compute-reservation",
+    thing="whose.reservation_id",
+    joined=over(_WHOSE, devices="device_bookings"),
+    own="coalesce(whose.own, false)",
+)
+"""Of its own pools the caller sees all, elsewhere what belongs to reservations that it may get."""
+
+WAS_SEEN = replace(SEEN, joined=over(_WHOSE, devices=bookings_past.DEVICES))
 
 
 def list_(query: List, read: Reader) -> Answer:
-    return past.listed(read, query, _ROWS, filters(query, read), type=may_see)
-
-
-def may_see(read: Reader, ids: Sequence[str]) -> frozenset[str]:
-    """Of its own pools the caller sees all, elsewhere what belongs to reservations that it may get."""
-    asked = {"tenant": read.session.tenant_id, "ids": list(ids), "_as_of": read.as_of}
-    sql = _WHOSE_NOW if read.as_of is None else _WHOSE_THEN
-    whose = read.connection.execute(sql, asked, prepare=True).fetchall()
-    elsewhere = [reservation_id for _, reservation_id, owner in whose if not owner]
-    visible = may_get(read, "compute-reservation", elsewhere)
-    return frozenset(id for id, reservation_id, owner in whose if owner or reservation_id in visible)
+    return past.listed(read, query, _ROWS, filters(query, read), type=SEEN if read.as_of is None else WAS_SEEN)
 
 
 OPERATIONS = (

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal, LiteralString
 import msgspec
 from msgspec import Meta, Struct
 
-from domain import admission, audit_event, errors
+from domain import admission, audit_event, errors, ids
 from domain.event import Recorded
 from domain.operation import Answer, KnownListing, Operation, Page
 from queries import audit_decision, past, reading
@@ -149,6 +149,8 @@ def _statement(query: Events) -> LiteralString:
 
 
 def _wanted(query: Events, read: Reader, place: Place | None) -> dict[str, Any]:
+    if query.admission_id is not None:
+        ids.parse("adm", query.admission_id, "admissionId")
     after, high = past.window(read.connection, query.from_, query.until)
     upto = min(one for one in (high, read.as_of, 1 << 62) if one is not None)
     before = upto + 1

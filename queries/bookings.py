@@ -1,16 +1,17 @@
 """Bookings as the database holds them: the pool's owner sees all, a tenant its own (domain.md §10)."""
 
-from collections.abc import Sequence
 from typing import Annotated, Final, LiteralString
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from domain import errors
 from domain.operation import Answer, KnownListing, Operation, Page
 from projections import bookings_past
-from queries import allocations, past
+from queries import past
 from queries.past import over
 from queries.reading import Reader, filters
+from queries.sight import Through
 
 
 class List(KnownListing, frozen=True, kw_only=True):
@@ -57,18 +58,28 @@ _ROWS = past.Rows(
     "SELECT lower(b.during), " + _ID + ", 0::bigint, " + over(_SHOWN, devices="device_bookings"),
     "SELECT " + _ID + ", " + over(_SHOWN, devices=bookings_past.DEVICES),
 )
+_WHOSE: Final[LiteralString] = """
+LEFT JOIN LATERAL (
+    SELECT b.reservation_id, pools.tenant_id = %(tenant)s AS own
+    FROM devices AS b JOIN pools ON pools.id = b.pool_id
+    WHERE b.allocation_id = split_part(listed.id, '|', 2) LIMIT 1
+) AS whose ON true
+"""
+SEEN = Through(
+    "compute-reservation",
+    thing="whose.reservation_id",
+    joined=over(_WHOSE, devices="device_bookings"),
+    own="coalesce(whose.own, false)",
+)
+"""As of allocations: all on the caller's own pools, elsewhere what its reservations have."""
+
+WAS_SEEN = replace(SEEN, joined=over(_WHOSE, devices=bookings_past.DEVICES))
 
 
 def list_(query: List, read: Reader) -> Answer:
     if query.from_ is not None and query.until is not None and query.from_ >= query.until:
         raise errors.Invalid("until", "lies at or before from")
-    return past.listed(read, query, _ROWS, filters(query, read), type=_may_see)
-
-
-def _may_see(read: Reader, ids: Sequence[str]) -> frozenset[str]:
-    of = {id: id.rpartition("|")[2] for id in ids}
-    seen = allocations.may_see(read, list(dict.fromkeys(of.values())))
-    return frozenset(id for id, allocation_id in of.items() if allocation_id in seen)
+    return past.listed(read, query, _ROWS, filters(query, read), type=SEEN if read.as_of is None else WAS_SEEN)
 
 
 OPERATIONS = (

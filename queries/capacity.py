@@ -13,7 +13,8 @@ from domain import errors, quota
 from domain.operation import Answer, KnownReading, Operation
 from queries import capacity_counts, capacity_past
 from queries.capacity_counts import Count, Points
-from queries.reading import Reader, may_get
+from queries.reading import Reader
+from queries.sight import may_get
 
 PAST_MS: Final = 5_000
 """How far back `at` may lie, for callers whose clock is behind; what was before is asked for with asOf."""

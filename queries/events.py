@@ -1,6 +1,6 @@
 """The log as it grows, filtered by what the caller may see (api.md §2: `GET /v1/events/stream`)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Annotated, Final, Literal
 
 from msgspec import Meta
@@ -8,10 +8,11 @@ from msgspec import Meta
 from domain import catalog, errors
 from domain.event import Recorded
 from domain.operation import Answer, Operation, Request
-from queries import audit
+from queries import audit, sight
 from queries.reading import Reader
 
 AT_ONCE: Final = 200
+_SCOPE: Final = "compute-tenant"
 
 
 class Stream(Request, frozen=True, kw_only=True):
@@ -24,11 +25,17 @@ class Stream(Request, frozen=True, kw_only=True):
 class Feed:
     """What one listener has been shown so far. `read` blocks on the database, `behind` does not."""
 
-    def __init__(self, after: int, read: Reader, fleet: bool, wanted: Callable[[Recorded], bool]) -> None:
+    def __init__(
+        self,
+        after: int,
+        read: Reader,
+        fleet: bool,
+        shown: Callable[[Sequence[Recorded]], Sequence[Recorded]],
+    ) -> None:
         self._position = after
         self._log, self._visible = read.log, read.visible
         self._reader = None if fleet else read
-        self._wanted = wanted
+        self._shown = shown
 
     def behind(self) -> bool:
         return self._position < self._visible()
@@ -38,26 +45,38 @@ class Feed:
         upto = self._visible()
         found = self._log(self._position, upto, AT_ONCE)
         self._position = found[-1].position if len(found) == AT_ONCE else upto
-        return [audit.entry(recorded, self._reader) for recorded in found if self._wanted(recorded)]
+        return [audit.entry(recorded, self._reader) for recorded in self._shown(found)]
 
 
 def stream(query: Stream, read: Reader) -> Answer:
-    def wanted(recorded: Recorded) -> bool:
-        return query.scope == "fleet" or _may_see(recorded, read)
+    def shown(found: Sequence[Recorded]) -> Sequence[Recorded]:
+        return found if query.scope == "fleet" else _seen(found, read)
 
     after = read.position if query.after is None else query.after
-    return Answer(body=Feed(after, read, query.scope == "fleet", wanted))
+    return Answer(body=Feed(after, read, query.scope == "fleet", shown))
 
 
-def _may_see(recorded: Recorded, read: Reader) -> bool:
+def _seen(found: Sequence[Recorded], read: Reader) -> Sequence[Recorded]:
     """What the caller's tenant has and the caller may get; of what has no `get`, what its audit would show."""
-    tenant = read.session.tenant_id
-    if tenant not in recorded.tenants:
-        return False
-    prefix = recorded.stream.partition("_")[0]
-    type_, action = catalog.GOT_AS.get(prefix, ("compute-tenant", "compute:audit:stream"))
-    resource = read.resolve(type_, tenant if type_ == "compute-tenant" else recorded.stream)
-    return resource is not None and read.allowed(action, resource)
+    mine = [recorded for recorded in found if read.session.tenant_id in recorded.tenants]
+    asked: dict[tuple[str, str], set[str]] = {}
+    for stream in {recorded.stream for recorded in mine}:
+        type_, action = _shown_by(stream)
+        asked.setdefault((type_, action), set()).add(stream)
+    seen = {stream for of, streams in asked.items() for stream in _may(read, *of, streams)}
+    return [recorded for recorded in mine if recorded.stream in seen]
+
+
+def _shown_by(stream: str) -> tuple[str, str]:
+    return catalog.GOT_AS.get(stream.partition("_")[0], (_SCOPE, "compute:audit:stream"))
+
+
+def _may(read: Reader, type: str, action: str, streams: Collection[str]) -> Iterator[str]:
+    plan = read.plan(action, type)
+    things = {stream: read.resolve(type, read.session.tenant_id if type == _SCOPE else stream) for stream in streams}
+    there = [(stream, thing) for stream, thing in things.items() if thing is not None]
+    verdicts = sight.may(read, plan, action, [thing for _, thing in there])
+    yield from (stream for (stream, _), seen in zip(there, verdicts, strict=True) if seen)
 
 
 OPERATIONS = (
@@ -71,6 +90,6 @@ OPERATIONS = (
         handle=stream,
         summary="Events of your tenant as they happen (server-sent events, resumable with Last-Event-ID)",
         refusals=(errors.AccessDenied,),
-        streaming=True,
+        streaming="events",
     ),
 )

@@ -1,11 +1,10 @@
 """Extensions of the caller's reservations: what was asked, and what became of it (domain.md §5)."""
 
-from collections.abc import Sequence
-
 from domain import errors, extension, ids
 from domain.operation import Answer, Known, KnownListing, Operation, Page
 from queries import past
-from queries.reading import Reader, filters, may_get, one
+from queries.reading import Reader, filters, one
+from queries.sight import Through
 
 
 class List(KnownListing, frozen=True, kw_only=True):
@@ -27,16 +26,16 @@ ROWS = past.rows(
 )
 
 
+SEEN = Through(
+    "compute-reservation",
+    thing="asked.reservation_id",
+    joined="LEFT JOIN extensions AS asked ON asked.id = listed.id",
+)
+"""Whoever sees a reservation sees its extensions."""
+
+
 def list_(query: List, read: Reader) -> Answer:
-    return past.listed(read, query, ROWS, filters(query, read), extension.view, _of_what_it_may_get)
-
-
-def _of_what_it_may_get(read: Reader, ids: Sequence[str]) -> frozenset[str]:
-    """Whoever sees a reservation sees its extensions."""
-    sql = "SELECT id, reservation_id FROM extensions WHERE id = ANY(%s)"
-    of = dict(read.connection.execute(sql, (list(ids),), prepare=True).fetchall())
-    visible = may_get(read, "compute-reservation", list(set(of.values())))
-    return frozenset(id for id, reservation_id in of.items() if reservation_id in visible)
+    return past.listed(read, query, ROWS, filters(query, read), extension.view, SEEN)
 
 
 def get(query: Get, read: Reader) -> Answer:

@@ -11,7 +11,8 @@ from msgspec import Struct
 from domain import budget, errors, reservation, waiting
 from domain.access import Foresight
 from queries.quota_peaks import Peak
-from queries.reading import Reader, may_get
+from queries.reading import Reader
+from queries.sight import may_get
 
 MOST: Final = 20
 """Bookings named; those that end first come first."""

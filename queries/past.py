@@ -1,6 +1,7 @@
 """As known when: the position that `asOf` names, and lists of the row versions of then (architecture.md §3)."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, LiteralString
 
 import msgspec
@@ -10,13 +11,16 @@ from domain import errors, registry
 from domain.operation import Answer, Paged
 from projections import log_time
 from queries import reading
-from queries.reading import Place, Reader, Row, See
+from queries.reading import Place, Reader, Row
+from queries.sight import Through
 
 _LABEL: LiteralString = f"SELECT coalesce(({log_time.AS_OF}), 0), EXISTS (SELECT 1 FROM log_time WHERE t > %s)"
 _KEPT: LiteralString = "SELECT position FROM history_horizon"
 
 
 _VERBS: tuple[LiteralString, ...] = ("FROM ", "JOIN ")
+_THEN: LiteralString = "SELECT %(_as_of)s::bigint, id, 0::bigint, coalesce(view, '') FROM ("
+_AS_WALKED: LiteralString = ") AS walked (id, view)"
 
 MARK: Literal["asOf"] = "asOf"
 """In a cursor of the past: it is none of the present, which has other places."""
@@ -72,17 +76,19 @@ def listed(
     of: Rows,
     wanted: Mapping[str, Any],
     view: Callable[[str, Any, int], Any] | None = None,
-    type: See | None = None,
+    type: str | Through | None = None,
 ) -> Answer:
     """One page of a list as it is or, in the order of ids, as it was; `view` shows a state that was folded.
 
-    Only rows whose `get` the caller may today are shown, if they are of an IAM `type`.
+    Only rows whose `get` the caller may today are shown, if they are of an IAM `type` or belong to something that is.
     """
+    through = Through(type) if isinstance(type, str) else type
     if read.as_of is None:
-        return reading.listed(read, request, of.now, wanted, type, lambda row: _now(row, view))
+        return reading.listed(read, request, of.now, wanted, through, lambda row: _now(row, view))
     position = read.as_of
-    start = _start(request, position)
-    found, place = reading.page_of(read, request, start, lambda place: _read(read, request, of, wanted, place), type)
+    sees = reading.sight_of(read, request, through)
+    fetch = partial(_read, read, request, sees.over(_THEN + of.then + _AS_WALKED), {**wanted, **sees.params})
+    found, place = reading.page_of(read, request, _start(request, position), fetch, sees)
     return reading.page(request, _shown(read, found, view), place, position, mark=MARK)
 
 
@@ -94,16 +100,15 @@ def _start(request: Paged, position: int) -> Place | None:
     return place
 
 
-def _read(read: Reader, request: Paged, of: Rows, wanted: Mapping[str, Any], place: Place | None) -> list[Row]:
+def _read(
+    read: Reader, request: Paged, rows: LiteralString, wanted: Mapping[str, Any], place: Place | None
+) -> list[tuple[Any, ...]]:
     """Planned anew each time: what a filter leaves open decides which index serves."""
-    listed: LiteralString = (
-        "SELECT %(_as_of)s::bigint, id, 0::bigint, coalesce(view, '') FROM (" + of.then + ") AS listed (id, view)"
-    )
-    behind: LiteralString = " WHERE id > %(_id)s ORDER BY id LIMIT %(_most)s"
-    before: LiteralString = " WHERE (%(_id)s = '' OR id < %(_id)s) ORDER BY id DESC LIMIT %(_most)s"
+    behind: LiteralString = " AND listed.id > %(_id)s ORDER BY listed.id LIMIT %(_most)s"
+    before: LiteralString = " AND (%(_id)s = '' OR listed.id < %(_id)s) ORDER BY listed.id DESC LIMIT %(_most)s"
     params = {**wanted, "_as_of": read.as_of, "_id": place[1] if place else "", "_most": request.limit + 1}
     return read.connection.execute(
-        listed + (behind if request.order == "asc" else before), params, prepare=False
+        rows + (behind if request.order == "asc" else before), params, prepare=False
     ).fetchall()
 
 

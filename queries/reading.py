@@ -4,20 +4,23 @@ import base64
 import binascii
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, Final, LiteralString
 
 import msgspec
 from psycopg import Connection
 
-from domain import budget, catalog, errors, registry
-from domain.access import Foresight, Resource, Session
+from domain import budget, errors, registry
+from domain.access import Foresight, Plan, Resource, Session
 from domain.calendar import Calendar
 from domain.event import Recorded
 from domain.operation import Answer, Listing, Page, Paged
 from domain.selector import Selectors
+from queries import sight
+from queries.sight import Sight, Through
 
 SHORT_PAGE_AFTER: Final = 10
-"""A page whose rows the caller may mostly not see is cut short after so many reads; the cursor goes on."""
+"""A page is cut short after so many reads where each row is decided, and most are refused; the cursor goes on."""
 
 _INT64: Final = range(-(1 << 63), 1 << 63)
 
@@ -27,12 +30,8 @@ Place = tuple[int, str]
 Row = tuple[int, str, int, bytes]
 """A row's place, its version (0 where it has none), and what is shown of it or the state that it is made from."""
 
-See = str | Callable[["Reader", Sequence[str]], frozenset[str]]
-"""Which of the rows of a page, by id, the caller may see: those whose `get` is allowed, of a resource type; or a
-question of its own."""
-
-Fetch = Callable[[Place | None], list[Row]]
-"""One row more than the page behind a place, to know whether another follows."""
+Fetch = Callable[[Place | None], list[tuple[Any, ...]]]
+"""One row more than the page behind a place, to know whether another follows; each with what `Sight.over` adds."""
 
 
 class LookAhead(msgspec.Struct, frozen=True):
@@ -55,13 +54,13 @@ class Reader(msgspec.Struct, frozen=True):
     """A connection for this query, who asks, and the log's own streams for what must be current.
 
     `now` is the present in epoch ms, or the instant of the past that is asked for. `resolve` gives a thing as the
-    caller's tenant sees it, `allowed` decides an action on it, `decide` decides the operation itself and refuses,
-    `unseen` keeps a record of what did not resolve and makes the refusal. `log` reads events by position, `visible` is
-    the position up to which everything has been read. `as_of` is the position that is asked for, None is the present;
-    `load_as_of` folds a stream up to a position, `load_version` up to a version, `versions` reads those in
-    `(after, until]`, `at` those at positions, each with the hex SHA-256 of its stored bytes. `load_all` and
-    `load_all_as_of` fold several streams at once. `earlier` is the position that a `diff` begins at. `position` is what
-    the answer shows.
+    caller's tenant sees it, `plan` says which things of a type an action is allowed on and `allowed` decides it on
+    each, `decide` decides the operation itself and refuses, `unseen` keeps a record of what did not resolve and makes
+    the refusal. `log` reads events by position, `visible` is the position up to which everything has been read. `as_of`
+    is the position that is asked for, None is the present; `load_as_of` folds a stream up to a position, `load_version`
+    up to a version, `versions` reads those in `(after, until]`, `at` those at positions, each with the hex SHA-256 of
+    its stored bytes. `load_all` and `load_all_as_of` fold several streams at once. `earlier` is the position that a
+    `diff` begins at. `position` is what the answer shows.
     """
 
     connection: Connection[Any]
@@ -71,7 +70,8 @@ class Reader(msgspec.Struct, frozen=True):
     load: Callable[[str], Any]
     history: Callable[[str], list[Recorded]]
     resolve: Callable[[str, str], Resource | None]
-    allowed: Callable[[str, Resource], bool]
+    plan: Callable[[str, str], Plan]
+    allowed: Callable[[str, Sequence[Resource]], Sequence[bool]]
     unseen: Callable[[str, str, str], errors.NotFound]
     log: Callable[[int, int, int], list[Recorded]]
     visible: Callable[[], int]
@@ -117,49 +117,43 @@ def _of(request: Paged, mark: str) -> str:
     return f"{list_.__module__.removeprefix('queries.')}.{list_.__name__} {request.order}{mark}"
 
 
-def may_get(read: Reader, type: str, ids: Sequence[str]) -> frozenset[str]:
-    """Which of these things of one type, all within the caller's view, the caller may `get`."""
-    sql = "SELECT id, parent_id, attributes FROM catalog WHERE type = %s AND id = ANY(%s)"
-    tenant, pool = read.session.tenant_id, "compute-pool"
-    return frozenset(
-        id
-        for id, parent, attributes in read.connection.execute(sql, (type, ids), prepare=True).fetchall()
-        if read.allowed(catalog.GET[type], Resource(type, id, tenant, attributes, pool if parent else None, parent))
-    )
-
-
 def listed(
     read: Reader,
     request: Paged,
     sql: LiteralString,
     wanted: Mapping[str, Any],
-    of: See | None = None,
+    of: Through | None = None,
     show: Callable[[Row], Row] = lambda row: row,
 ) -> Answer:
     """One page of the rows that `sql` selects, in the order of place and id."""
-    rows, place = page_of(read, request, after(request), lambda place: _read(read, request, sql, wanted, place), of)
+    sees = sight_of(read, request, of)
+    fetch = partial(_read, read, request, sees.over(sql), {**wanted, **sees.params})
+    rows, place = page_of(read, request, after(request), fetch, sees)
     return page(request, [show(row) for row in rows], place, read.position)
 
 
-def page_of(
-    read: Reader, request: Paged, place: Place | None, fetch: Fetch, of: See | None
-) -> tuple[list[Row], Place | None]:
-    """The page's rows behind a place, and where the next page begins.
+def sight_of(read: Reader, request: Paged, of: Through | None) -> Sight:
+    """Only rows that the caller may see are shown (api.md §2, Lists); whoever may list the whole fleet sees all."""
+    if of is None or getattr(request, "scope", "tenant") == "fleet":
+        return sight.EVERYTHING
+    return sight.of(read, of)
 
-    With `of` only rows that the caller may see are shown (api.md §2, Lists); whoever may list the whole fleet sees
-    all of it.
-    """
-    whole = of is None or getattr(request, "scope", "tenant") == "fleet"
+
+def page_of(
+    read: Reader, request: Paged, place: Place | None, fetch: Fetch, sees: Sight
+) -> tuple[list[Row], Place | None]:
+    """The page's rows behind a place, and where the next page begins."""
+    if sees.blind:
+        return [], None
     more = True
     rows: list[Row] = []
     for _ in range(SHORT_PAGE_AFTER):
         found = fetch(place)
-        ids = [row[1] for row in found]
-        may = frozenset(ids) if of is None or whole else _seen(read, of, ids)
+        may = sees.seen(read, found)
         for row in found[: request.limit]:
             place = row[:2]
             if row[1] in may:
-                rows.append(row)
+                rows.append(row[:4])
             if len(rows) == request.limit:
                 break
         more = bool(found) and place != found[-1][:2]
@@ -168,16 +162,11 @@ def page_of(
     return rows, place if more else None
 
 
-def _seen(read: Reader, of: See, ids: Sequence[str]) -> frozenset[str]:
-    return may_get(read, of, ids) if isinstance(of, str) else of(read, ids)
-
-
 def _read(
-    read: Reader, request: Paged, sql: LiteralString, wanted: Mapping[str, Any], place: Place | None
-) -> list[Row]:
-    rows: LiteralString = "SELECT * FROM (" + sql + ") AS listed (at, id, version, body)"
-    behind: LiteralString = " WHERE (at, id) > (%(_at)s, %(_id)s) ORDER BY at, id LIMIT %(_most)s"
-    before: LiteralString = " WHERE (at, id) < (%(_at)s, %(_id)s) ORDER BY at DESC, id DESC LIMIT %(_most)s"
+    read: Reader, request: Paged, rows: LiteralString, wanted: Mapping[str, Any], place: Place | None
+) -> list[tuple[Any, ...]]:
+    behind: LiteralString = " AND (at, listed.id) > (%(_at)s, %(_id)s) ORDER BY at, listed.id LIMIT %(_most)s"
+    before: LiteralString = " AND (at, listed.id) < (%(_at)s, %(_id)s) ORDER BY at DESC, listed.id DESC LIMIT %(_most)s"
     at, id = place or ((-(1 << 63), "") if request.order == "asc" else ((1 << 63) - 1, ""))
     params = {**wanted, "_at": at, "_id": id, "_most": request.limit + 1}
     return read.connection.execute(

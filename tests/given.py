@@ -14,11 +14,12 @@ from litestar.testing import TestClient
 
 from adapters import main
 from adapters.http.limits import Limits
-from adapters.iam import demo
+from adapters.iam import demo, resolver_key
 from commands import agents
 from domain import node_spec
 
 DEADLINE_S = 20.0
+RESOLVER = "the-key-of-the-better-iam-host-0001"
 _numbers = itertools.count()
 
 
@@ -185,11 +186,11 @@ class Plane:
             assert time.monotonic() < deadline, f"still {shown['state']} ({shown['stateReason']})"
             self.wired.follower.wait(self.wired.follower.position + 1, 0.05)
 
-    def site(self, name: str = "north", **fields: Any) -> str:
+    def site(self, name: str = "north", by: Client | None = None, **fields: Any) -> str:
         body = {"name": name, "kind": "shared", "iamRegion": "eu-north"} | fields
-        return str(self.root.ok("POST", "/v1/sites", body)["id"])
+        return str((by or self.root).ok("POST", "/v1/sites", body)["id"])
 
-    def pool(self, site_id: str, name: str = "h100", **fields: Any) -> str:
+    def pool(self, site_id: str, name: str = "h100", by: Client | None = None, **fields: Any) -> str:
         body = {
             "name": name,
             "siteId": site_id,
@@ -197,17 +198,17 @@ class Plane:
             "gpuModel": "H100",
             "gpuMemoryGb": 80,
         } | fields
-        return str(self.root.ok("POST", "/v1/pools", body)["id"])
+        return str((by or self.root).ok("POST", "/v1/pools", body)["id"])
 
-    def offer(self, pool_id: str, tenant: str = "acme", gpu: int = 8, **fields: Any) -> Any:
+    def offer(self, pool_id: str, tenant: str = "acme", gpu: int = 8, by: Client | None = None, **fields: Any) -> Any:
         body = {"quota": {"gpu": gpu}} | fields
-        return self.root.ok("PUT", f"/v1/pools/{pool_id}/offers/{tenant}", body)
+        return (by or self.root).ok("PUT", f"/v1/pools/{pool_id}/offers/{tenant}", body)
 
-    def project(self, name: str = "research") -> str:
-        return str(self.acme.ok("POST", "/v1/projects", {"name": name})["id"])
+    def project(self, name: str = "research", by: Client | None = None) -> str:
+        return str((by or self.acme).ok("POST", "/v1/projects", {"name": name})["id"])
 
-    def join(self, site_id: str, name: str, found: dict[str, Any], **token: Any) -> str:
-        made = self.root.ok("POST", "/v1/join-tokens", {"siteId": site_id, "trust": "platform"} | token)
+    def join(self, site_id: str, name: str, found: dict[str, Any], by: Client | None = None, **token: Any) -> str:
+        made = (by or self.root).ok("POST", "/v1/join-tokens", {"siteId": site_id, "trust": "platform"} | token)
         key = Ed25519PrivateKey.generate().public_key().public_bytes_raw()
         body = {"name": name, "inventory": found, "publicKey": base64.b64encode(key).decode()}
         headers = {"authorization": f"Bearer {made['token']}"}
@@ -223,11 +224,14 @@ class Plane:
         gpus: int = 8,
         model: str = "H100",
         found: dict[str, Any] | None = None,
+        by: Client | None = None,
+        **token: Any,
     ) -> str:
         """A node that is adopted, connected and schedulable in the pool."""
-        node_id = self.join(site_id, name, inventory(model, gpus, next(_numbers)) if found is None else found)
-        self.root.ok("POST", f"/v1/nodes/{node_id}/assign", {"poolId": pool_id})
-        self.root.ok("POST", f"/v1/nodes/{node_id}/adopt", {})
+        found = inventory(model, gpus, next(_numbers)) if found is None else found
+        node_id = self.join(site_id, name, found, by, **token)
+        (by or self.root).ok("POST", f"/v1/nodes/{node_id}/assign", {"poolId": pool_id})
+        (by or self.root).ok("POST", f"/v1/nodes/{node_id}/adopt", {})
         self.connect(node_id)
         self.settle()
         return node_id
@@ -259,5 +263,8 @@ def plane(dsn: str, home: Path, history_days: int | None = None) -> Iterator[Pla
     access = home / "access.toml"
     access.write_text(text)
     unlimited = Limits(mutations=1e6, reads=1e6, anonymous=1e6)
-    with main.running(dsn, access, history_days) as wired, TestClient(wired.app(unlimited)) as app:  # type: ignore[arg-type]
+    with (
+        main.running(dsn, access, history_days, resolver=resolver_key.knows(RESOLVER)) as wired,
+        TestClient(wired.app(unlimited)) as app,
+    ):  # type: ignore[arg-type]
         yield Plane(wired, app, tokens, access)

@@ -2,14 +2,15 @@
 
 import itertools
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
 from domain import clock, ids, node, reservation
 from domain.event import Append, Change, Meta
 from domain.provision import Provision
-from given import SEVEN, Plane, inventory
+from given import SEVEN, Client, Plane, inventory
 
 LATER = int(time.time() * 1000) + 3_600_000
 """In an hour; the tests end before."""
@@ -17,7 +18,7 @@ LATER = int(time.time() * 1000) + 3_600_000
 _numbers = itertools.count()
 
 REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
-    "sites.create": ("/v1/sites", {"name": "?", "kind": "shared", "iamRegion": "eu"}),
+    "sites.create": ("/v1/sites", {"name": "?", "kind": "{kind}", "iamRegion": "eu"}),
     "sites.list": ("/v1/sites", {}),
     "sites.get": ("/v1/sites/{site}", {}),
     "sites.update": ("/v1/sites/{site}", {"name": "?"}),
@@ -50,20 +51,20 @@ REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
     "pools.update": ("/v1/pools/{pool}", {"name": "?", "policy": {"cleaningSeconds": 0}}),
     "pools.retire": ("/v1/pools/{spare_pool}", {}),
     "pools.offer": (
-        "/v1/pools/{pool}/offers/acme",
+        "/v1/pools/{pool}/offers/{customer}",
         {"quota": {"gpu": 100, "vcpu": 1000}, "priority": 1, "includeDescendants": True},
     ),
     "pools.offers": ("/v1/pools/{pool}/offers", {}),
-    "pools.withdraw": ("/v1/pools/{other_pool}/offers/acme", {}),
+    "pools.withdraw": ("/v1/pools/{other_pool}/offers/{customer}", {}),
     "pools.evict": ("/v1/pools/{pool}/evict", {"reservationId": "{evicted}", "reason": "broken rack"}),
     "projects.create": ("/v1/projects", {"name": "?", "labels": {"team": "t1"}}),
     "projects.list": ("/v1/projects", {}),
     "projects.get": ("/v1/projects/{project}", {}),
     "projects.archive": ("/v1/projects/{spare_project}/archive", {}),
-    "quotas.set": ("/v1/quotas/tenant/acme", {"limits": {"gpu": 100, "vcpu": 1000}}),
-    "quotas.get": ("/v1/quotas/tenant/acme", {}),
-    "budgets.set": ("/v1/budgets/tenant/acme", {"gpuHours": 1000.5, "from": 0, "until": 4_102_444_800_000}),
-    "budgets.get": ("/v1/budgets/tenant/acme", {}),
+    "quotas.set": ("/v1/quotas/tenant/{tenant}", {"limits": {"gpu": 100, "vcpu": 1000}}),
+    "quotas.get": ("/v1/quotas/tenant/{tenant}", {}),
+    "budgets.set": ("/v1/budgets/tenant/{tenant}", {"gpuHours": 1000.5, "from": 0, "until": 4_102_444_800_000}),
+    "budgets.get": ("/v1/budgets/tenant/{tenant}", {}),
     "joinTokens.create": (
         "/v1/join-tokens",
         {
@@ -182,7 +183,12 @@ REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
     "leases.list": ("/v1/leases", {}),
     "leases.proceed": ("/v1/leases/singleton:elsewhere/proceed", {}),
     "events.stream": ("/v1/events/stream", {}),
+    "iam.catalog": ("/v1/iam/catalog", {}),
+    "iam.resolve": ("/v1/iam/resolve", {"tenantId": "acme", "type": "compute-pool", "id": "{pool}"}),
     "audit.stream": ("/v1/audit/streams/{pool}", {}),
+    "audit.export": ("/v1/audit/export", {}),
+    "audit.verify": ("/v1/audit/verify", {}),
+    "audit.checkpoint": ("/v1/audit/checkpoint", {}),
     "audit.state": ("/v1/audit/streams/{pool}/state", {}),
     "audit.events": ("/v1/audit/events", {}),
 }
@@ -207,51 +213,87 @@ def awaiting(plane: Plane, like: str, starts_at: int | None = None) -> str:
     return reservation_id
 
 
-def extended(plane: Plane, reservation_id: str) -> str:
-    """An extension of a reservation of acme's administrator."""
+class Party(NamedTuple):
+    """Who things belong to: an identity, and how it calls."""
+
+    client: Client
+    tenant: str
+    identity: str
+
+
+def extended(plane: Plane, reservation_id: str, by: Party) -> str:
+    """An extension of somebody's reservation."""
     key, ends_at = fresh(), plane.store.load(reservation_id).state.ends_at + 1
-    plane.acme.ok("POST", f"/v1/reservations/{reservation_id}/extend", {"endsAt": ends_at}, Idempotency_Key=key)
-    return ids.derive("ext", "acme", "acme", key)
+    by.client.ok("POST", f"/v1/reservations/{reservation_id}/extend", {"endsAt": ends_at}, Idempotency_Key=key)
+    return ids.derive("ext", by.tenant, by.identity, key)
 
 
 def things(plane: Plane) -> dict[str, str]:
-    pool_id, (node_id,) = plane.fleet(quota=100)
-    site_id = plane.root.ok("GET", f"/v1/pools/{pool_id}")["siteId"]
-    spare, other = plane.pool(site_id, "spare"), plane.pool(site_id, "other")
-    plane.offer(spare)
-    plane.offer(other)
-    leased = plane.acme.reserve(pool_id, leaseSeconds=86_400, durationSeconds=7_200).json()["id"]
-    plane.activate(plane.acme, leased)
-    bound = plane.acme.reserve(pool_id).json()["id"]
-    plane.until(plane.acme, bound, "binding")
-    spare_node = plane.join(site_id, "spare", inventory(index=501))
+    """A fleet of the platform's, offered to acme, and what acme's administrator has on it."""
+    owned = belongings(plane, Party(plane.root, "platform", "root"), "acme")
+    acme = Party(plane.acme, "acme", "acme")
+    return owned | claims(plane, acme, owned["pool"]) | projects(plane, acme) | {"tenant": "acme"}
+
+
+def belongings(plane: Plane, owner: Party, customer: str) -> dict[str, str]:
+    """A fleet of the owner's with pools offered to a customer; what else an operation of the owner may name."""
+    by = owner.client
+    platform = owner.tenant == "platform"
+    trust = {"trust": "platform" if platform else "tenant-owned"}
+    kind = "shared" if platform else "custom"
+    site_id = plane.site(by=by, kind=kind)
+    pools = {name: plane.pool(site_id, name, by) for name in ("pool", "spare-pool", "other-pool")}
+    for pool_id in pools.values():
+        plane.offer(pool_id, customer, 100, by)
+    node_id = plane.node(site_id, pools["pool"], by=by, **trust)
+
+    def join(name: str, found: dict[str, Any]) -> str:
+        return plane.join(site_id, name, found, by, **trust)
+
+    n = 1000 * (next(_numbers) + 1)
+    spare_node = join("spare", inventory(index=n))
     command = {"name": "collect-diagnostics", "notBefore": LATER}
     stepped = clock.Stepped("singleton:elsewhere", 9_000, 1)
-    plane.store.append(Append((Change(clock.stream(stepped.lease), 0, (stepped,)),), Meta("controller:elsewhere")))
+    clocks = plane.store.load(clock.stream(stepped.lease)).version
+    plane.store.append(Append((Change(clock.stream(stepped.lease), clocks, (stepped,)),), Meta("controller:elsewhere")))
     return {
+        "tenant": owner.tenant,
+        "customer": customer,
+        "kind": kind,
         "site": site_id,
-        "pool": pool_id,
-        "spare_pool": spare,
-        "other_pool": other,
+        **{name.replace("-", "_"): pool_id for name, pool_id in pools.items()},
         "node": node_id,
         "spare_node": spare_node,
-        "command": plane.root.ok("POST", f"/v1/nodes/{spare_node}/commands", command)["id"],
-        "last_node": plane.join(site_id, "last", inventory(index=502)),
-        "twin": plane.join(site_id, "twin", inventory(index=503) | {"nics": inventory(index=501)["nics"]}),
-        **_provisioned(plane, site_id),
-        "token": plane.root.ok("POST", "/v1/join-tokens", {"siteId": site_id, "trust": "platform"})["id"],
-        "leased": leased,
-        "bound": bound,
-        "awaiting": awaiting(plane, leased),
-        "extension": extended(plane, leased),
-        "evicted": plane.acme.reserve(pool_id, startsAt=plane.store.now() + 10**7).json()["id"],
-        "project": plane.project(),
-        "spare_project": plane.project("spare"),
-        "placed": plane.acme.reserve(pool_id, startsAt=plane.store.now() + 10**7).json()["id"],
+        "command": by.ok("POST", f"/v1/nodes/{spare_node}/commands", command)["id"],
+        "last_node": join("last", inventory(index=n + 1)),
+        "twin": join("twin", inventory(index=n + 2) | {"nics": inventory(index=n)["nics"]}),
+        **_provisioned(plane, join, n + 3),
+        "token": by.ok("POST", "/v1/join-tokens", {"siteId": site_id, **trust})["id"],
     }
 
 
-def _provisioned(plane: Plane, site_id: str) -> dict[str, str]:
+def claims(plane: Plane, by: Party, pool_id: str) -> dict[str, str]:
+    """What somebody has in a pool."""
+    client = by.client
+    leased = client.reserve(pool_id, leaseSeconds=86_400, durationSeconds=7_200).json()["id"]
+    plane.activate(client, leased)
+    bound = client.reserve(pool_id).json()["id"]
+    plane.until(client, bound, "binding")
+    return {
+        "leased": leased,
+        "bound": bound,
+        "awaiting": awaiting(plane, leased),
+        "extension": extended(plane, leased, by),
+        "evicted": client.reserve(pool_id, startsAt=plane.store.now() + 10**7).json()["id"],
+        "placed": client.reserve(pool_id, startsAt=plane.store.now() + 10**7).json()["id"],
+    }
+
+
+def projects(plane: Plane, by: Party) -> dict[str, str]:
+    return {"project": plane.project(fresh(), by.client), "spare_project": plane.project(fresh(), by.client)}
+
+
+def _provisioned(plane: Plane, join: Callable[[str, dict[str, Any]], str], index: int) -> dict[str, str]:
     ways: dict[str, tuple[Provision, ...]] = {
         "failed_node": ("failed",),
         "inspected_node": ("failed", "inspecting"),
@@ -259,7 +301,7 @@ def _provisioned(plane: Plane, site_id: str) -> dict[str, str]:
         "deployed_node": ("failed", "inspecting", "commissioning", "ready", "deploying", "deployed"),
     }
     return {
-        name: _moved(plane, plane.join(site_id, name.replace("_", "-"), inventory(index=600 + n)), *way)
+        name: _moved(plane, join(name.replace("_", "-"), inventory(index=index + n)), *way)
         for n, (name, way) in enumerate(ways.items())
     }
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from adapters.cli import database, progress
+from adapters.cli import audit_export, audit_verify, database, progress
 
 _UNREAD = """
 WITH read AS (SELECT coalesce(max(t), 0) AS t, coalesce(max(position), 0) AS position FROM log_time)
@@ -23,7 +23,7 @@ WHERE t <= %s
 
 @click.group()
 def audit() -> None:
-    """Replay what happened, and compare the live tables with the log."""
+    """Replay what happened, compare the live tables with the log, and the log with its evidence."""
 
 
 @audit.command()
@@ -191,3 +191,8 @@ def diff(database_url: str | None, data_dir: Path | None) -> None:
     )
     if verdict.differences:
         raise SystemExit(1)
+
+
+audit.add_command(audit_verify.verify)
+audit.add_command(audit_export.export)
+audit.add_command(audit_export.checkpoint)

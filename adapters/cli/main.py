@@ -28,7 +28,8 @@ STATIC: Final = {
     "audit": Static("adapters.cli.audit:audit", "Replay the log, and compare the tables with it."),
     "inventory": Static("adapters.cli.inventory:inventory", "Show the hardware of this machine."),
     "agent": Static("adapters.cli.agent:agent", "Make this machine a node, or simulate nodes."),
-    "token": Static("adapters.cli.token:token", "Make access tokens."),
+    "iam": Static("adapters.cli.iam:iam", "Decide by policies, and check an access file."),
+    "token": Static("adapters.cli.token:token", "Make access tokens, list and revoke them."),
 }
 
 GROUPS: Final = {
@@ -49,6 +50,7 @@ GROUPS: Final = {
     "usage": "GPU-hours of what really ran.",
     "leases": "Who owns which of the controllers' jobs, and whether their clocks are believed.",
     "events": "The log as it grows.",
+    "iam": "What access policies speak of.",
     "audit": "What happened, by whom, under which decision.",
 }
 """Groups of operations; a test compares them with the registry, too slow to import for a line of help."""

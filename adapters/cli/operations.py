@@ -226,7 +226,7 @@ def _own_options(operation: Operation) -> Iterator[click.Option]:
         show_envvar=True,
         help="address of the server",
     )
-    credential = "join token" if operation.credential == "join-token" else "access token"
+    credential = {"join-token": "join token", "resolver": "resolver key"}.get(operation.credential, "access token")
     variable = "BETTER_COMPUTE_TOKEN"
     yield click.Option(["_token", "--token"], envvar=variable, show_envvar=True, help=credential)
     yield click.Option(["_json", "--json"], is_flag=True, help="the answer as JSON, for programs")

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import click
 
-from adapters.cli import database
+from adapters.cli import better_iam, database
 from adapters.settings import Settings
 
 MAX_CONNECTIONS = 20_000
@@ -37,6 +37,19 @@ COLLECT = (20_000, 20, 20)
     envvar="BETTER_COMPUTE_ACCESS_FILE",
     help="tenants, identities, roles (TOML); default access.toml in the data directory, made if missing",
 )
+@better_iam.options
+@click.option(
+    "--iam-resolver-key-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    envvar="BETTER_COMPUTE_IAM_RESOLVER_KEY_FILE",
+    help="the key with which a Better IAM host asks what things are; without it that is off",
+)
+@click.option(
+    "--audit-key-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    envvar="BETTER_COMPUTE_AUDIT_KEY_FILE",
+    help="signs the log's checkpoints (Ed25519, PEM); default audit.key in the data directory, made if missing",
+)
 @click.option("--demo", is_flag=True, help="load a small fleet with simulated agents")
 @click.option(
     "--ready-file",
@@ -55,12 +68,13 @@ def serve(**options: Any) -> None:
     _forget(settings.ready_file)
     if settings.demo and settings.access_file is not None:
         raise click.UsageError("--demo brings an access file of its own: leave out --access-file, or --demo")
+    better = better_iam.connection(settings)
     signal.signal(signal.SIGTERM, _leave)
     try:
         with _data_directory(settings) as home:
             _check_demo(settings, home)
             with _database(settings) as dsn:
-                _run(settings, home, dsn)
+                _run(settings, home, dsn, better)
     except KeyboardInterrupt:
         pass
 
@@ -106,13 +120,14 @@ def _database(settings: Settings) -> Iterator[str]:
         yield dsn
 
 
-def _run(settings: Settings, home: Path, dsn: str) -> None:
+def _run(settings: Settings, home: Path, dsn: str, better: Any) -> None:
     import psycopg
     import uvicorn
     from eventsourcing.persistence import MapperDeserialisationError
 
     from adapters import main, telemetry
     from adapters.agent import protocol
+    from adapters.audit_key import KeyFileError
     from adapters.iam.access_file import AccessFileError
     from adapters.postgres.migrate import MigrationError
 
@@ -120,10 +135,11 @@ def _run(settings: Settings, home: Path, dsn: str) -> None:
     gc.set_threshold(*COLLECT)
     _open_more_files()
     telemetry.configure(log_level(settings))
-    access, tokens = _access(settings, home)
+    source, tokens = (better, {}) if better is not None else _access(settings, home)
+    resolver = _resolver(settings)
     listener = _listen(settings)
     try:
-        with main.running(dsn, access, settings.history_days) as plane:
+        with main.running(dsn, source, settings.history_days, _audit_key(settings, home), resolver=resolver) as plane:
             config = uvicorn.Config(
                 plane.app(),
                 loop="uvloop",
@@ -148,7 +164,18 @@ def _run(settings: Settings, home: Path, dsn: str) -> None:
                 after.stop()
     except psycopg.OperationalError as problem:
         raise click.ClickException(f"the database cannot be reached: {str(problem).strip()}") from problem
-    except (AccessFileError, MigrationError, MapperDeserialisationError) as problem:
+    except (AccessFileError, KeyFileError, MigrationError, MapperDeserialisationError) as problem:
+        raise click.ClickException(str(problem)) from problem
+
+
+def _resolver(settings: Settings) -> Any:
+    from adapters.iam import resolver_key
+
+    if settings.iam_resolver_key_file is None:
+        return None
+    try:
+        return resolver_key.read(settings.iam_resolver_key_file)
+    except resolver_key.ResolverKeyError as problem:
         raise click.ClickException(str(problem)) from problem
 
 
@@ -195,6 +222,12 @@ def _access(settings: Settings, home: Path) -> tuple[Path, dict[str, str]]:
         _write_private(kept, json.dumps(tokens))
     _write_private(access, text)
     return access, tokens
+
+
+def _audit_key(settings: Settings, home: Path) -> Path:
+    from adapters import audit_key
+
+    return settings.audit_key_file or home / audit_key.NAME
 
 
 def _write_private(path: Path, text: str) -> None:

@@ -8,6 +8,7 @@ from litestar import Litestar, Request, Response, get, route
 from litestar.exceptions import HTTPException
 from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp, ControllerRouterHandler
+from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
 from adapters.telemetry import REQUEST_ID
@@ -19,6 +20,9 @@ from .envelope import Envelope
 from .limits import Limiter, Limits
 from .metrics import MEDIA_TYPE, Metrics
 from .threads import Workers
+
+RESOLVING = 4
+"""Threads that answer what a thing is; each takes a millisecond."""
 
 _log = logging.getLogger("better_compute.http")
 
@@ -32,7 +36,9 @@ def create_app(
     *,
     limits: Limits | None = None,
     registry: CollectorRegistry | None = None,
+    identify_reads: routes.Identify | None = None,
     identify_blocks: bool = False,
+    resolver: Callable[[str], bool] | None = None,
     threads: int = 32,
     waiting: int = 512,
     lifespan: Sequence[Callable[[Litestar], Any]] = (),
@@ -40,14 +46,19 @@ def create_app(
     """Build the application.
 
     `dispatch` and `health_check` may block and run in threads: `threads` at once, `waiting` more in the
-    queue, then 503. `identify` runs on the event loop unless `identify_blocks`. `extra_routes` are Litestar
-    handlers (sockets, streams, pages); what they raise becomes a problem document too, and their `name=`
+    queue, then 503. `identify`, and `identify_reads` where who reads is found otherwise, run on the event loop
+    unless `identify_blocks`. `resolver` knows the resolver's key; without it what bears that credential is not there.
+    Its threads are its own: the others may all be waiting for a decision that asks it first. `extra_routes` are
+    Litestar handlers (sockets, streams, pages); what they raise becomes a problem document too, and their `name=`
     labels their metrics.
     """
     metrics = Metrics(registry or CollectorRegistry())
-    workers, probes = Workers(threads, waiting), Workers(2, 32)
-    wiring = routes.Wiring(dispatch, identify, identify_blocks, Limiter(limits or Limits()), workers)
-    handlers = [*_operations(operations, wiring), *health.handlers(health_check, probes)]
+    workers, probes, resolving = Workers(threads, waiting), Workers(2, 32), Workers(RESOLVING, waiting)
+    operations = {name: one for name, one in operations.items() if one.credential != "resolver" or resolver is not None}
+    limiter = Limiter(limits or Limits())
+    wiring = routes.Wiring(dispatch, identify, identify_reads or identify, identify_blocks, limiter, workers)
+    asked = replace(wiring, workers=resolving, resolver=resolver) if resolver else wiring
+    handlers = [*_operations(operations, wiring, asked), *health.handlers(health_check, probes)]
     handlers += [_metrics_page(metrics, probes), *pages.handlers(operations), *extra_routes]
     if not _has_root(extra_routes):
         handlers.append(pages.root())
@@ -57,16 +68,26 @@ def create_app(
         logging_config=None,
         request_max_body_size=body.MAX_BODY,
         exception_handlers={HTTPException: _on_http, errors.Refusal: _on_refusal, Exception: _on_crash},
-        on_shutdown=[workers.close, probes.close],
+        on_shutdown=[workers.close, probes.close, resolving.close],
         lifespan=list(lifespan),
         debug=False,
     )
     return Envelope(app, metrics)
 
 
-def _operations(operations: Mapping[str, Operation], wiring: routes.Wiring) -> list[ControllerRouterHandler]:
+def _operations(
+    operations: Mapping[str, Operation], wiring: routes.Wiring, asked: routes.Wiring
+) -> list[ControllerRouterHandler]:
+    """`asked` is the wiring of what the resolver's key opens."""
     declared = tuple(operations.values())
-    return [routes.handler(operation, wiring, respond.location_template(operation, declared)) for operation in declared]
+    return [
+        routes.handler(
+            operation,
+            asked if operation.credential == "resolver" else wiring,
+            respond.location_template(operation, declared),
+        )
+        for operation in declared
+    ]
 
 
 def _options(handlers: Iterable[ControllerRouterHandler]) -> list[HTTPRouteHandler]:

@@ -17,6 +17,7 @@ from domain.operation import ALWAYS, Operation, Reading
 
 from . import problems
 from .decode import INT64, Shape
+from .lines import MEDIA_TYPE
 
 Json = dict[str, Any]
 
@@ -46,6 +47,7 @@ _HEADERS: Final[Json] = {
     },
     "WWW-Authenticate": {"description": "how to authenticate", "schema": {"type": "string"}},
 }
+_MEDIA: Final = {None: "application/json", "events": "text/event-stream", "lines": MEDIA_TYPE.decode()}
 _PARAMETERS: Final[Json] = {
     "RequestId": {
         "name": "X-Request-Id",
@@ -74,6 +76,7 @@ _EXAMPLES: Final[Json] = {
     },
 }
 """A request to start from, by operation."""
+_SECURITY: Final = {"session": "bearer", "join-token": "joinToken", "resolver": "resolverKey"}
 _KEY: Final[Json] = {
     "name": "Idempotency-Key",
     "in": "header",
@@ -122,6 +125,11 @@ def document(operations: Mapping[str, Operation]) -> Json:
                     "description": "a session's or API key's token",
                 },
                 "joinToken": {"type": "http", "scheme": "bearer", "description": "the join token of a node"},
+                "resolverKey": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "the key that the server and its Better IAM host share",
+                },
             },
         },
     }
@@ -149,7 +157,7 @@ class _Writer:
             "tags": [_group(operation)],
             "x-iam-action": operation.action,
             "x-iam-resource": list(operation.on),
-            "security": [{"joinToken" if operation.credential == "join-token" else "bearer": []}],
+            "security": [{_SECURITY[operation.credential]: []}],
             "parameters": self._parameters(schemas),
         }
         if self._has_body:
@@ -205,8 +213,8 @@ class _Writer:
             headers.append("Location")
         success: Json = {"description": HTTPStatus(operation.status).phrase, "headers": _refs(headers)}
         if operation.status != 204:
-            media = "text/event-stream" if operation.streaming else "application/json"
-            success["content"] = {media: {"schema": _event_of(schema) if operation.streaming else schema}}
+            media = _MEDIA[operation.streaming]
+            success["content"] = {media: {"schema": _event_of(schema) if operation.streaming == "events" else schema}}
         found: Json = {str(operation.status): success}
         if operation.in_url:
             found["304"] = {"description": "Not Modified", "headers": _refs(["X-Request-Id", "ETag"])}

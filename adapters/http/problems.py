@@ -17,6 +17,8 @@ STATUS: Final[dict[str, int]] = {
     "MALFORMED": 400,
     "UNAUTHENTICATED": 401,
     "ACCESS_DENIED": 403,
+    "MFA_REQUIRED": 403,
+    "RECENT_AUTH_REQUIRED": 403,
     "NOT_FOUND": 404,
     "METHOD_NOT_ALLOWED": 405,
     "REFUSED": 409,

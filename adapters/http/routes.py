@@ -18,6 +18,7 @@ from domain.operation import Request as Asked
 
 from . import body, decode, respond
 from .limits import Limiter
+from .lines import Lines
 from .sse import Streaming
 from .threads import Workers
 
@@ -28,6 +29,7 @@ _DECORATORS: Final = {"GET": get, "POST": post, "PUT": put, "PATCH": patch, "DEL
 _PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
 _BEARER: Final = re.compile(r"[Bb][Ee][Aa][Rr][Ee][Rr] +([A-Za-z0-9._~+/-]{1,4096}=*)")
 _VERSION: Final = re.compile(r'"([0-9]{1,18})(?:\.[0-9a-f]{24})?"')
+_NAMES: Final = {"session": "token", "join-token": "join token", "resolver": "resolver key"}
 _ONCE: Final = (b"idempotency-key", b"if-match", b"if-none-match", b"authorization", b"content-type")
 
 
@@ -36,9 +38,11 @@ class Wiring(Struct, frozen=True):
 
     dispatch: Dispatch
     identify: Identify
+    identify_reads: Identify
     identify_blocks: bool
     limiter: Limiter
     workers: Workers
+    resolver: Callable[[str], bool] = lambda token: False
 
 
 def handler(operation: Operation, wiring: Wiring, location: str | None) -> HTTPRouteHandler:
@@ -55,7 +59,9 @@ def handler(operation: Operation, wiring: Wiring, location: str | None) -> HTTPR
                 raw = await body.read(request.receive, headers)
             path = scope["path_params"]
             asked = decode.request_of(shape, path, scope["query_string"], raw)
-            if operation.streaming:
+            if operation.streaming == "lines":
+                return Lines(await wiring.workers.run(lambda: wiring.dispatch(operation, asked, call)), wiring.workers)
+            if operation.streaming == "events":
                 asked = replace(asked, after=resumed(headers, asked.after))  # type: ignore[attr-defined]
                 answer = await wiring.workers.run(lambda: wiring.dispatch(operation, asked, call))
                 return Streaming(answer.body, wiring.workers)
@@ -110,18 +116,23 @@ def _answer(operation: Operation, dispatch: Dispatch, asked: Asked, call: Call) 
 
 
 async def _call(operation: Operation, wiring: Wiring, scope: Scope, headers: dict[bytes, str]) -> Call:
-    """Who asks, and under which circumstances; counts the request against that caller."""
+    """Who asks, and under which circumstances; counts the request against that caller.
+
+    The resolver is not counted: every decision of a Better IAM host waits for it.
+    """
     token = bearer_of(headers)
+    if operation.credential == "resolver" and token is not None and wiring.resolver(token):
+        return Call(session=None, request_id=REQUEST_ID.get() or "")
     session = None
     if operation.credential == "session" and token is not None:
-        session = await identified(wiring, token)
+        session = await identified(wiring, token, wiring.identify_reads if operation.in_url else wiring.identify)
     if session is not None:
         wiring.limiter.admit(session.tenant_id, session.identity_id, read=operation.in_url)
         scope["better_compute.caller"] = f"{session.tenant_id}/{session.identity_id}"  # type: ignore[typeddict-unknown-key]
     else:
         client = scope.get("client")
         wiring.limiter.admit_stranger(client[0] if client else "")
-        if token is None or operation.credential == "session":
+        if token is None or operation.credential != "join-token":
             raise _unauthenticated(operation, token)
     return Call(
         session=session,
@@ -132,14 +143,14 @@ async def _call(operation: Operation, wiring: Wiring, scope: Scope, headers: dic
     )
 
 
-async def identified(wiring: Wiring, token: str) -> Session | None:
+async def identified(wiring: Wiring, token: str, identify: Identify) -> Session | None:
     if wiring.identify_blocks:
-        return await wiring.workers.run(lambda: wiring.identify(token))
-    return wiring.identify(token)
+        return await wiring.workers.run(lambda: identify(token))
+    return identify(token)
 
 
 def _unauthenticated(operation: Operation, token: str | None) -> errors.Unauthenticated:
-    credential = "join token" if operation.credential == "join-token" else "token"
+    credential = _NAMES[operation.credential]
     if token is None:
         return errors.Unauthenticated(f"send your {credential} as `Authorization: Bearer <token>`")
-    return errors.Unauthenticated("this token is unknown, expired or revoked; get a new one")
+    return errors.Unauthenticated(f"this {credential} is unknown, expired or revoked; get a new one")

@@ -38,21 +38,21 @@ class Streaming:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         _open.add(self)
-        gone = asyncio.ensure_future(_gone(receive))
+        left = asyncio.ensure_future(gone(receive))
         try:
             await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
-            await self._pour(send, gone)
-            if not gone.done():
+            await self._pour(send, left)
+            if not left.done():
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
-            gone.cancel()
+            left.cancel()
             _open.discard(self)
 
-    async def _pour(self, send: Send, gone: "asyncio.Future[None]") -> None:
+    async def _pour(self, send: Send, left: "asyncio.Future[None]") -> None:
         """Until the client has gone or the time is up; what is there already is sent at least once."""
         began = spoke = now = time.monotonic()
         await _say(send, b": the log from here on\n\n")
-        while not gone.done():
+        while not left.done():
             if self._feed.behind():
                 chunk = encode(await self._workers.run(self._feed.read))
                 if chunk:
@@ -62,7 +62,7 @@ class Streaming:
                 await _say(send, b": still here\n\n")
                 spoke = now
             else:
-                await asyncio.wait({gone}, timeout=min(LOOK_SECONDS, SECONDS))
+                await asyncio.wait({left}, timeout=min(LOOK_SECONDS, SECONDS))
             if (now := time.monotonic()) - began >= SECONDS:
                 return
 
@@ -79,6 +79,7 @@ async def _say(send: Send, chunk: bytes) -> None:
     await send({"type": "http.response.body", "body": chunk, "more_body": True})
 
 
-async def _gone(receive: Receive) -> None:
+async def gone(receive: Receive) -> None:
+    """Until the client has left, or all was sent."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -8,7 +8,7 @@ from msgspec import Struct
 from adapters.iam.access_checks import Identity
 from adapters.iam.access_file import AccessFile
 from domain import policy
-from domain.access import Session, SessionKind
+from domain.access import Plan, Session, SessionKind
 
 Thing = tuple[str, str, str]
 """Tenant, type and id."""
@@ -36,10 +36,14 @@ class Directory:
             self.by_token[token] = principal
             self.by_session[principal.session.session_id] = principal
         self._relations: dict[Thing, list[tuple[str, str]]] = {}
+        self._held: dict[str, set[Thing]] = {}
+        self.plans: dict[tuple[str, str, str], Plan] = {}
+        """By session, action and type: what was planned under this file, as far as it was asked for."""
         for entry in file.relationships:
             holder = identity(entry.identity) if entry.identity else group(entry.tenant, str(entry.group))
             thing = (entry.tenant, entry.type, entry.id)
             self._relations.setdefault(thing, []).append((holder, entry.relation))
+            self._held.setdefault(holder, set()).add(thing)
 
     def principal(self, session: Session) -> Principal | None:
         """The session as the file knows it now; None once its token is gone or means someone else."""
@@ -61,6 +65,16 @@ class Directory:
         """The names of the principal's relations to a thing, its groups' included, sorted (iam.md §7)."""
         held = self._relations.get((tenant_id, kind, identifier), ())
         return sorted({relation for holder, relation in held if holder in principal.holders})
+
+    def related(self, principal: Principal, tenant_id: str) -> dict[str, dict[str, list[str]]]:
+        """All the principal's relations in a tenant, by type and id of the thing."""
+        found: dict[str, dict[str, list[str]]] = {}
+        for holder in principal.holders:
+            for of, kind, identifier in self._held.get(holder, ()):
+                if of == tenant_id:
+                    names = self.relations(principal, of, kind, identifier)
+                    found.setdefault(kind, {})[identifier] = names
+        return found
 
 
 def identity(name: str) -> str:

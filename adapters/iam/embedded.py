@@ -11,13 +11,16 @@ from typing import Any
 
 from adapters.iam import access_file, tokens
 from adapters.iam.directory import Directory, Principal
-from domain import catalog, policy
+from domain import access, catalog, policy
 from domain.access import Decision, Foresight, Plan, Resource, Session, Tenant
+from domain.policy import algebra, filters, planning
 
 log = logging.getLogger(__name__)
 
 MAX_TOKEN = 4096
 """Characters of a bearer token; a longer one is nobody's."""
+
+PLANS_KEPT = 10_000
 
 RELOAD_SECONDS = 1.0
 _SETTLED_NS = 2_000_000_000
@@ -61,6 +64,8 @@ class Embedded:
         data = path.read_bytes()
         self._seen = sha256(data).digest()
         self._directory = Directory(access_file.parse(data, actions))
+        self.stale: str | None = None
+        """Why the file on disk is not the one in force, for everybody to see: it names nothing of the file."""
         on_load(self._directory.file)
 
     @property
@@ -101,7 +106,20 @@ class Embedded:
         return Foresight("allowed" if decision.allowed else "denied", decision.reason)
 
     def plan(self, session: Session, action: str, type: str) -> Plan:
-        return Plan("unsupported")
+        """Worked out once for as long as the file stays, where no policy looks at the clock."""
+        directory = self._directory
+        _, principal = _principal(directory, session)
+        if principal is None or not self._knows(action):
+            return Plan("never")
+        if "request.time" in principal.reads:
+            return _planned(directory, principal, action, type, {"request.time": iso(self._clock())})
+        key = (session.session_id, action, type)
+        plan = directory.plans.get(key)
+        if plan is None:
+            if len(directory.plans) >= PLANS_KEPT:
+                directory.plans.clear()
+            plan = directory.plans[key] = _planned(directory, principal, action, type, {})
+        return plan
 
     def allowed(self, session: Session, action: str, resources: Sequence[Resource]) -> Sequence[bool]:
         return [self.authorize(session, action, resource).allowed for resource in resources]
@@ -132,20 +150,21 @@ class Embedded:
         self, directory: Directory, session: Session, action: str, resource: Resource
     ) -> tuple[str, Principal | None]:
         """What stands in the way before any policy is asked (iam.md §6, steps 1 to 6)."""
-        principal = directory.principal(session)
+        refusal, principal = _principal(directory, session)
         if principal is None:
-            return "UNAUTHENTICATED", None
-        if not directory.usable(session.tenant_id):
-            return "TENANT_INACTIVE", None
+            return refusal, None
         if resource.tenant_id != session.tenant_id:
             return "TENANT_MISMATCH", None
-        if self._actions is not None and action not in self._actions:
+        if not self._knows(action):
             return "UNKNOWN_ACTION", None
         if not catalog.resolves(
             resource.type, resource.id, session.tenant_id, root_tenant=principal.session.root_tenant
         ):
             return "RESOURCE_MISMATCH", None
         return "", principal
+
+    def _knows(self, action: str) -> bool:
+        return self._actions is None or action in self._actions
 
     def _context(self, directory: Directory, principal: Principal, resource: Resource) -> dict[str, Any]:
         """Attributes first, so that they cannot pass for what only the server says (iam.md §8, rule 3)."""
@@ -171,21 +190,25 @@ class Embedded:
             if self._seen:
                 log.error("access file %s cannot be read, the last one stays in force: %s", self._path, error)
             self._seen = b""
+            self.stale = "cannot be read"
             return False
         if seen == self._seen:
             return False
         self._seen = seen
+        self.stale = "is wrong"
         try:
             directory = Directory(access_file.parse(data, self._actions))
         except access_file.AccessFileError as error:
             log.error("access file %s is wrong, the last one stays in force: %s", self._path, error)
             return False
+        self.stale = None
         if directory.file.digest == self.digest:
             return False
         try:
             self._on_load(directory.file)
         except Exception:
             self._seen = b""
+            self.stale = "could not be recorded"
             log.exception("access file %s could not be recorded, the last one stays in force", self._path)
             return False
         self._directory = directory
@@ -198,6 +221,31 @@ class Embedded:
         except OSError:
             return None
         return stat.st_mtime_ns, stat.st_size, stat.st_ino
+
+
+def _principal(directory: Directory, session: Session) -> tuple[str, Principal | None]:
+    """The session's principal, or why it may nothing at all."""
+    principal = directory.principal(session)
+    if principal is None:
+        return "UNAUTHENTICATED", None
+    if not directory.usable(session.tenant_id):
+        return "TENANT_INACTIVE", None
+    return "", principal
+
+
+def _planned(directory: Directory, principal: Principal, action: str, type: str, request: dict[str, Any]) -> Plan:
+    tenant_id = principal.session.tenant_id
+    within = catalog.within(type, tenant_id, root_tenant=principal.session.root_tenant)
+    if within is not None and not within:
+        return Plan("never")
+    context = {**request, **principal.context, "resource.tenantId": tenant_id}
+    related = directory.related(principal, tenant_id)
+    known = planning.Known(context, related.get(type, {}), related)
+    try:
+        planned = planning.plan(action, type, principal.grants, principal.boundaries, known)
+    except planning.Unsupported:
+        return Plan("unsupported")
+    return access.plan_of(planned if within is None else algebra.all_of([filters.Equals("id", within), planned]))
 
 
 def iso(moment: int) -> str:

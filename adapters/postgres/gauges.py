@@ -8,8 +8,14 @@ from adapters.postgres.follower import Follower
 from adapters.postgres.runner import Runner
 
 
-def register(registry: CollectorRegistry, follower: Follower, runner: Runner, projections: Sequence[str]) -> None:
-    """Gauges of the follower, and of each of the asynchronous projections that are named."""
+def register(
+    registry: CollectorRegistry,
+    follower: Follower,
+    runner: Runner,
+    projections: Sequence[str],
+    evidence_lag: Callable[[], float],
+) -> None:
+    """Gauges of the follower, of each of the asynchronous projections that are named, and of the evidence."""
 
     def one(name: str, meaning: str, value: Callable[[], float]) -> None:
         Gauge(f"better_compute_{name}", meaning, registry=registry).set_function(value)
@@ -25,6 +31,11 @@ def register(registry: CollectorRegistry, follower: Follower, runner: Runner, pr
     one("follower_position", "Last log position read", lambda: follower.position)
     one("log_hole_seconds", "Age of the open hole in the log", lambda: follower.hole_age)
     one("follower_lag_seconds", "Since the log's end was last seen", lambda: follower.lag_s)
+    one(
+        "evidence_lag_events",
+        "Events that are yet to be taken into chains and tree, as log positions; 0 in a process that does not do it",
+        evidence_lag,
+    )
     each("position", "Last log position that the projection holds", position)
     each(
         "lag_events",

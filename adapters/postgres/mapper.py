@@ -1,7 +1,7 @@
 """Between the log's rows and our events: msgspec JSON, explicit stored names, upcasters."""
 
 from functools import cache
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import msgspec
 from eventsourcing.persistence import Mapper, MapperDeserialisationError, StoredEvent
@@ -22,6 +22,8 @@ class Stored(msgspec.Struct, frozen=True, rename="camel"):
 
 _envelope = msgspec.json.Decoder(Stored)
 _encoder = msgspec.json.Encoder()
+_DECISIONS: Final = "admission."
+_UNREAD: Final = Event()
 
 
 class EventMapper(Mapper[str]):
@@ -59,16 +61,42 @@ def decode(stream: str, version: int, topic: str, state: bytes, position: int, r
     """
     try:
         stored = _envelope.decode(state)
-        if topic in registry.TYPES:
-            event = _decoder(topic).decode(stored.data)
-        else:
-            name, data = upcast.upcast(topic, msgspec.json.decode(stored.data))
-            event = msgspec.convert(data, registry.TYPES[name])
+        event = _event(topic, stored)
     except (KeyError, msgspec.MsgspecError) as fault:
-        known = "" if topic in registry.TYPES else "; this program does not know the name: is it older than the log?"
-        raise MapperDeserialisationError(
-            f"cannot read event {topic} of {stream} version {version}, position {position}: {fault}{known}"
-        ) from fault
+        raise _unreadable(stream, version, topic, position, fault) from fault
+    return _recorded(stream, version, topic, position, recorded_at, stored, event)
+
+
+def outline(stream: str, version: int, topic: str, state: bytes, position: int, recorded_at: int) -> Recorded:
+    """As `decode` for who asks whose event it is and who decided: only a decision is read, other events stay empty.
+
+    It also reads events that only a newer program knows.
+    """
+    try:
+        stored = _envelope.decode(state)
+        event = _event(topic, stored) if topic.startswith(_DECISIONS) else _UNREAD
+    except (KeyError, msgspec.MsgspecError) as fault:
+        raise _unreadable(stream, version, topic, position, fault) from fault
+    return _recorded(stream, version, topic, position, recorded_at, stored, event)
+
+
+def _event(topic: str, stored: Stored) -> Event:
+    if topic in registry.TYPES:
+        return _decoder(topic).decode(stored.data)
+    name, data = upcast.upcast(topic, msgspec.json.decode(stored.data))
+    return msgspec.convert(data, registry.TYPES[name])
+
+
+def _unreadable(stream: str, version: int, topic: str, position: int, fault: Exception) -> MapperDeserialisationError:
+    known = "" if topic in registry.TYPES else "; this program does not know the name: is it older than the log?"
+    return MapperDeserialisationError(
+        f"cannot read event {topic} of {stream} version {version}, position {position}: {fault}{known}"
+    )
+
+
+def _recorded(
+    stream: str, version: int, topic: str, position: int, recorded_at: int, stored: Stored, event: Event
+) -> Recorded:
     return Recorded(
         stream, version, event, stored.meta, stored.id, position, recorded_at, stored.part, stored.tenants, topic
     )

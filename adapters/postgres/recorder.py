@@ -103,7 +103,7 @@ class Recorder(PostgresApplicationRecorder):
         The order is that of architecture.md §2: the fence, then the statements as they were planned, then the events,
         which take their positions last. The first error is the answer, as the database gave it.
         """
-        fenced = () if fence is None else _fencing(fence)
+        fenced = () if fence is None else fencing(fence)
         steps = [*fenced, *((one.sql, one.params) for one in statements), (INSERT, columns(stored_events))]
         with _as_the_library_says(), self.pool.connection() as connection:
             return pipeline.run(connection, steps)
@@ -199,7 +199,7 @@ class Recorder(PostgresApplicationRecorder):
         return row[0] if row else None
 
 
-def _fencing(fence: Fence) -> tuple[tuple[str, tuple[Any, ...]], ...]:
+def fencing(fence: Fence) -> tuple[tuple[str, tuple[Any, ...]], ...]:
     """Lock the lease's epoch, and then look: in one statement the look would see what was before the lock."""
     held = (fence.lease, fence.epoch)
     return (_FENCE_LOCK, held), (_FENCE, (fence.lease, *held))

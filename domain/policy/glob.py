@@ -45,6 +45,15 @@ class Simple(Struct, frozen=True):
             at += len(part)
         return True
 
+    def resolved(self, context: template.Context) -> list[str | Wild]:
+        """The tokens, one a character: runs of stars are one."""
+        if not self.wild:
+            return list(self.head)
+        tokens: list[str | Wild] = [*self.head, Wild.RUN]
+        for part in self.middle:
+            tokens += [*part, Wild.RUN]
+        return [*tokens, *self.tail]
+
 
 class Walked(Struct, frozen=True):
     """A pattern with `?`, variables or astral characters; `lower` matches without regard to case."""
@@ -53,10 +62,10 @@ class Walked(Struct, frozen=True):
     lower: bool
 
     def matches(self, value: str, context: template.Context, meter: Meter) -> bool:
-        tokens = self._resolved(context)
+        tokens = self.resolved(context)
         return tokens is not None and _walk(tokens, value, meter)
 
-    def _resolved(self, context: template.Context) -> list[str | Wild] | None:
+    def resolved(self, context: template.Context) -> list[str | Wild] | None:
         """The tokens with every variable's text as literal characters: its own stars are ordinary."""
         resolved: list[str | Wild] = []
         for token in self.tokens:

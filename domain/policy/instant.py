@@ -32,6 +32,20 @@ def epoch_ms(text: object) -> int | None:
     return minutes * 60_000 + second * 1000 + int((fraction or "").ljust(3, "0"))
 
 
+def written(moment: int) -> str:
+    """The timestamp of epoch milliseconds; beyond the four-digit years an offset brings it back in (iam.md §2)."""
+    offset, mark = 0, "Z"
+    if moment < _FIRST:
+        offset, mark = _FARTHEST, "+23:59"
+    elif moment > _LAST:
+        offset, mark = -_FARTHEST, "-23:59"
+    days, within = divmod(moment + offset, 86_400_000)
+    year, month, day = _civil(days)
+    second, millisecond = divmod(within, 1000)
+    time = f"{second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}.{millisecond:03}"
+    return f"{year:04}-{month:02}-{day:02}T{time}{mark}"
+
+
 def _leap(year: int) -> bool:
     return year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
 
@@ -46,3 +60,18 @@ def _days(year: int, month: int, day: int) -> int:
     era, year_of_era = divmod(year, 400)
     day_of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
     return era * 146_097 + year_of_era * 365 + year_of_era // 4 - year_of_era // 100 + day_of_year - 719_468
+
+
+def _civil(days: int) -> tuple[int, int, int]:
+    """Year, month and day; the way back from `_days` (H. Hinnant, `civil_from_days`)."""
+    era, day_of_era = divmod(days + 719_468, 146_097)
+    year_of_era = (day_of_era - day_of_era // 1460 + day_of_era // 36_524 - day_of_era // 146_096) // 365
+    day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
+    shifted = (5 * day_of_year + 2) // 153
+    month = shifted + 3 if shifted < 10 else shifted - 9
+    return year_of_era + era * 400 + (month <= 2), month, day_of_year - (153 * shifted + 2) // 5 + 1
+
+
+_FIRST = _days(0, 1, 1) * 86_400_000
+_LAST = _days(10_000, 1, 1) * 86_400_000 - 1
+_FARTHEST = (23 * 60 + 59) * 60_000

@@ -49,6 +49,14 @@ def network(text: object) -> Network | None:
     return Network(base, int(length))
 
 
+def written(net: Network) -> str:
+    """The text of a network, which `network` reads back as it is."""
+    number = net.address.number
+    if net.address.bits == 32:
+        return ".".join(str(number >> shift & 0xFF) for shift in (24, 16, 8, 0)) + f"/{net.prefix}"
+    return ":".join(f"{number >> shift & 0xFFFF:x}" for shift in range(112, -1, -16)) + f"/{net.prefix}"
+
+
 def contains(net: Network, who: Address) -> bool:
     """Whether the address lies in the network; families meet only in IPv4-mapped IPv6."""
     base, prefix = net.address, net.prefix

@@ -14,12 +14,13 @@ TABLE = {
     "site": (None, "", "region iamRegion kind"),
     "pool": (None, "viewer user operator admin", "region class gpuModel gpuMemoryGb sharing"),
     "node": ("pool", "operator", "region gpuModel gpuCount lifecycle trust dedicatedTo"),
-    "reservation": ("pool", "", "region gpuModel gpuCount durationHours binding projectId spot"),
-    "instance": ("pool", "", "vcpu memoryGiB gpus imageId imageVerified projectId"),
+    "reservation": ("pool", "", "region gpuModel gpuCount durationHours binding projectId ownerId spot"),
+    "instance": ("pool", "", "vcpu memoryGiB gpus imageId imageVerified projectId ownerId"),
     "image": (None, "", "visibility verified"),
     "profile": (None, "", ""),
     "provider-account": (None, "", ""),
 }
+"""And `ownerId`, by which a plain user sees its own reservations and instances (domain.md §10, default roles)."""
 
 
 def test_the_types_are_those_of_the_domain() -> None:

@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
+from adapters.books import Library
 from adapters.calendars import Calendars
 from adapters.cel import CelSelectors
 from adapters.dispatch import Dispatcher
@@ -64,7 +65,13 @@ class Process:
             self.store, Everything(), self.calendars, CelSelectors(), new_id, lambda: "secret", Budgets(writes)
         )
         self._dispatcher = Dispatcher(
-            self.ports, self.store, reads, self.head, lambda position, seconds: True, self.head
+            self.ports,
+            self.store,
+            reads,
+            self.head,
+            lambda position, seconds: True,
+            self.head,
+            Library(reads, lambda: "", ""),
         )
         self.worker = Worker(self.ports, reads, self.calendars, new_id("sess"), clock.monotonic)
         self.watch = NodeWatch(self.store, reads, new_id, clock.monotonic)

@@ -18,7 +18,7 @@ from adapters.postgres import rebuild, retention
 from adapters.postgres.pool import Pool, pool
 from adapters.postgres.runner import Runner
 from domain import errors, node, node_view, registry, reservation_view
-from domain.access import Foresight, Resource, Session
+from domain.access import Foresight, Plan, Resource, Session
 from domain.event import Recorded
 from domain.operation import Answer
 from facts import TENANT, Facts, differences
@@ -98,7 +98,8 @@ def reading(facts: Facts, as_of: int) -> Iterator[Reader]:
     with facts.connections.connection() as connection, connection.transaction():
         yield Reader(
             connection, SESSION, 0, as_of, store.load, store.history, lambda type, id: None,
-            lambda action, resource: True, unseen, store.log, lambda: 0, as_of, store.load_as_of, store.load_all_as_of,
+            lambda action, type: Plan("always"), lambda action, resources: (), unseen,
+            store.log, lambda: 0, as_of, store.load_as_of, store.load_all_as_of,
             lambda resource: None,
             store.load, store.versions, store.at, store.load_all,
             LookAhead(

@@ -35,8 +35,12 @@ LEFT_AS_THEY_ARE = ("nodes.devices", "capacity.list", "capacity.timeline", "usag
 MOVING = ("capacity.list", "capacity.timeline", "usage.list", "quotas.get")
 OF_THE_MOMENT = {"at", "peakAt", "until", "deviceHours", "gpuHours"}
 """Of the present these go on with the clock, of the past they stand where the clock was."""
+OF_THE_LOG = {"audit.events", "audit.stream", "audit.state", "nodes.history"}
+"""Their past has no end, and they show events, which are what they were (test_audit_events.py)."""
 PAST = sorted(
-    name for name, one in OPERATIONS.items() if "as_of" in one.request.__struct_fields__ and name not in NOT_IN_THE_LOG
+    name
+    for name, one in OPERATIONS.items()
+    if "as_of" in one.request.__struct_fields__ and name not in NOT_IN_THE_LOG | OF_THE_LOG
 )
 
 
@@ -53,14 +57,14 @@ def ids(page: Any) -> list[str]:
 
 def test_every_get_and_list_has_a_past_or_says_why_not() -> None:
     """A new query takes asOf, or is named above with its reason."""
-    without = {name for name, one in OPERATIONS.items() if one.verb == "GET" and name not in {*PAST, *NOT_IN_THE_LOG}}
-    assert without <= NO_PAST.keys()
+    without = {name for name, one in OPERATIONS.items() if one.verb == "GET"}
+    assert without - {*PAST, *NOT_IN_THE_LOG, *OF_THE_LOG} <= NO_PAST.keys()
 
 
 def test_what_has_a_past_says_what_it_refuses() -> None:
     for name in PAST:
-        pruned = () if OPERATIONS[name].of_log else (errors.HistoryPruned,)
-        assert {*pruned, errors.ProjectionBehind} <= set(OPERATIONS[name].refusals), name
+        assert {errors.HistoryPruned, errors.ProjectionBehind} <= set(OPERATIONS[name].refusals), name
+    assert {name for name, one in OPERATIONS.items() if one.of_log} == OF_THE_LOG
 
 
 def test_what_is_not_in_the_log_refuses_to_be_asked_for_its_past(plane: Plane) -> None:
@@ -80,7 +84,7 @@ def test_as_of_now_is_what_is_shown_now(plane: Plane) -> None:
                 assert client.get(f"{path}?asOf=@{position}").status_code == now.status_code
                 continue
             shown = now.json()
-            if "items" in shown and name not in LEFT_AS_THEY_ARE and not OPERATIONS[name].of_log:
+            if "items" in shown and name not in LEFT_AS_THEY_ARE:
                 shown["items"].sort(key=SORTED.get(name, lambda row: (row.get("nodeId", ""), row["id"])))
             assert settled(name, then(client, path, position)) == settled(name, shown), name
 

@@ -1,125 +1,219 @@
-"""Every operation for every kind of caller: foreign things are 404, refused ones 403, and nothing is forgotten."""
+"""The matrix of who_may_what.txt, cell by cell: what is foreign is 404, what is refused 403, nothing is forgotten."""
 
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import pytest
+
+from adapters.iam import tokens
+from adapters.ids import Mint
 from adapters.registry import OPERATIONS
+from domain import ids
 from given import Client, Plane
-from wellformed import REQUESTS, fill, fresh, things
+from wellformed import REQUESTS, Party, belongings, claims, fill, fresh, projects
 
-CALLERS = ("none", "wrong", "foreign", "user", "auditor", "offered", "operator", "owner")
-"""No token; an unknown one; the administrator of a tenant that sees none of it; a plain user and the administrator of
-the tenant that the pool is offered to and the reservation belongs to; the platform's auditor, operator and
-administrator."""
-
-READ = "401 401 200 200 200 200 200 200"
-THEIRS = "401 401 404 404 200 404 200 200"  # read what only the owner's tenant sees
-RUN = "401 401 404 404 403 404 200 200"  # run a machine or a site
-OWN = "401 401 404 403 403 403 200 200"  # run a pool that others see
-GIVE = "401 401 404 403 403 403 403 200"  # the administrator's alone
-
-EXPECTED: dict[str, str] = {
-    "sites.create": "401 401 403 403 403 403 201 201",
-    "sites.list": READ,
-    "sites.get": THEIRS,
-    "sites.update": RUN,
-    "pools.create": "401 401 404 403 403 404 201 201",
-    "pools.list": READ,
-    "pools.get": "401 401 404 200 200 200 200 200",
-    "pools.update": OWN,
-    "pools.retire": OWN,
-    "pools.offer": GIVE,
-    "pools.offers": "401 401 404 200 200 200 200 200",
-    "pools.withdraw": GIVE,
-    "pools.evict": OWN,
-    "projects.create": "401 401 201 403 403 201 403 201",
-    "projects.list": READ,
-    "projects.get": "401 401 404 200 404 200 404 404",
-    "projects.archive": "401 401 404 403 404 200 404 404",
-    "quotas.set": "401 401 403 403 403 403 403 200",
-    "quotas.get": "401 401 404 200 200 200 200 200",
-    "budgets.set": "401 401 403 403 403 403 403 200",
-    "budgets.get": "401 401 404 200 200 200 200 200",
-    "joinTokens.create": "401 401 404 403 403 404 403 201",
-    "joinTokens.list": READ,
-    "joinTokens.revoke": "401 401 404 403 403 404 403 200",
-    "nodes.join": "401 401 401 401 401 401 401 401",
-    "nodes.assign": RUN,
-    "nodes.adopt": RUN,
-    "nodes.cordon": RUN,
-    "nodes.uncordon": RUN,
-    "nodes.maintain": RUN,
-    "nodes.drain": RUN,
-    "nodes.inspect": RUN,
-    "nodes.commission": RUN,
-    "nodes.deploy": RUN,
-    "nodes.release": RUN,
-    "nodes.rescue": RUN,
-    "nodes.label": RUN,
-    "nodes.fence": RUN,
-    "nodes.settle": RUN,
-    "nodes.retire": RUN,
-    "nodes.list": READ,
-    "nodes.get": THEIRS,
-    "nodes.inventory": THEIRS,
-    "nodes.history": THEIRS,
-    "nodes.spec": THEIRS,
-    "nodes.devices": THEIRS,
-    "commands.issue": "401 401 404 404 403 404 201 201",
-    "commands.cancel": RUN,
-    "commands.list": READ,
-    "commands.get": THEIRS,
-    "commands.types": READ,
-    "devices.list": READ,
-    "capacity.list": READ,
-    "capacity.timeline": "401 401 404 200 200 200 200 200",
-    "reservations.create": "401 401 404 201 403 201 403 201",
-    "reservations.preview": "401 401 404 200 200 200 200 200",
-    "reservations.list": READ,
-    "reservations.get": "401 401 404 403 404 200 404 404",
-    "reservations.cancel": "401 401 404 403 404 200 404 404",
-    "reservations.release": "401 401 404 403 404 200 404 404",
-    "reservations.renew": "401 401 404 403 404 200 404 404",
-    "reservations.confirm": "401 401 404 403 404 200 404 404",
-    "reservations.extend": "401 401 404 403 404 200 404 404",
-    "extensions.list": READ,
-    "extensions.get": "401 401 404 403 404 200 404 404",
-    "allocations.list": READ,
-    "bookings.list": READ,
-    "usage.list": READ,
-    "leases.list": "401 401 403 403 200 403 200 200",
-    "leases.proceed": "401 401 403 403 403 403 200 200",
-    "events.stream": READ,
-    "audit.stream": "401 401 404 403 200 404 403 200",
-    "audit.state": "401 401 404 403 200 404 403 200",
-    "audit.events": "401 401 200 403 200 200 403 200",
+FILE: Final = Path(__file__).with_name("who_may_what.txt")
+COLUMNS: Final = {"nobody": "nx", "own": "POAauid", "offered": "auid", "foreign": "POAauidw", "missing": "POAauid"}
+"""The callers of each column, in its order."""
+CODES: Final = {401: "UNAUTHENTICATED", 403: "ACCESS_DENIED", 404: "NOT_FOUND"}
+POOLS: Final = ("pool", "spare_pool", "other_pool")
+"""The things that an offer shows to another tenant."""
+NO_THING: Final = frozenset({"kind", "customer"})
+FOREIGN: Final = {
+    "foreign pool": "pool",
+    "foreign claim": "evicted",
+    "foreign twin": "spare_node",
+    "other kind": "kind",
 }
-CODES = {401: "UNAUTHENTICATED", 403: "ACCESS_DENIED", 404: "NOT_FOUND"}
+"""What alone is foreign, by the variant of a row that says so."""
+
+ACCESS = """
+[tenants.initech]
+parent = "platform"
+
+[identities.acme-auditor]
+tenant = "acme"
+roles = ["tenant-auditor"]
+token_sha256 = ["{auditor}"]
+
+[identities.robot]
+tenant = "acme"
+kind = "agent"
+
+[delegations.errand]
+person = "acme-user"
+agent = "robot"
+scope = ["errand"]
+token_sha256 = ["{robot}"]
+
+[boundaries.errand]
+version = 1
+[[boundaries.errand.statements]]
+effect = "allow"
+actions = ["compute:reservations:*", "compute:*:list", "compute:*:get", "compute:nodes:cordon", "compute:audit:*"]
+resources = ["*"]
+"""
+
+
+class Row(NamedTuple):
+    """One line of the table; `variant` is what its name has in brackets."""
+
+    operation: str
+    variant: str
+    cells: dict[str, str]
+
+    def statuses(self, column: str) -> dict[str, int]:
+        """By caller; empty where there is nothing of the kind."""
+        found, callers = self.cells[column].split(), COLUMNS[column]
+        if found == ["-"]:
+            return {}
+        return dict(zip(callers, map(int, found * len(callers) if len(found) == 1 else found), strict=True))
+
+    @property
+    def names(self) -> set[str]:
+        """The things that the request names."""
+        path, body = REQUESTS[self.operation]
+        return set(re.findall(r"\{(\w+)\}", path + json.dumps(body))) - NO_THING
+
+    @property
+    def lists(self) -> bool:
+        """Whether it names no thing and can be asked of every tenant's."""
+        return not self.names and "scope" in OPERATIONS[self.operation].request.__struct_fields__
+
+
+def _rows() -> Iterator[Row]:
+    for line in FILE.read_text().splitlines():
+        if not line.startswith("#"):
+            name, *cells = (part.strip() for part in line.split("|"))
+            operation, _, variant = name.removesuffix("]").partition(" [")
+            yield Row(operation, variant, dict(zip(COLUMNS, cells, strict=True)))
+
+
+ROWS: Final = tuple(_rows())
+
+
+class Matrix:
+    """The callers, and the things of each column as its callers name them."""
+
+    def __init__(self, plane: Plane) -> None:
+        self._plane = plane
+        made = {name: tokens.mint() for name in ("auditor", "robot")}
+        digests = {name: tokens.digest(token) for name, token in made.items()}
+        plane.access.write_text(plane.access.read_text() + ACCESS.format(**digests))
+        assert plane.wired.authorizer.reload()
+        self._clients = {
+            "n": Client(plane.app, ""),
+            "x": plane.nobody,
+            "P": plane.root,
+            "O": plane.operator,
+            "A": plane.auditor,
+            "a": plane.acme,
+            "u": plane.acme_user,
+            "i": Client(plane.app, made["auditor"]),
+            "d": Client(plane.app, made["robot"]),
+            "w": plane.globex,
+        }
+        root, admin = Party(plane.root, "platform", "root"), Party(plane.acme, "acme", "acme")
+        user = Party(plane.acme_user, "acme", "acme-user")
+        platforms = belongings(plane, root, "initech")
+        self._platforms = platforms | claims(plane, root, platforms["pool"]) | projects(plane, root)
+        acmes = belongings(plane, admin, "initech") | projects(plane, admin)
+        self._colleagues = claims(plane, admin, acmes["pool"])
+        self._acmes = acmes | claims(plane, user, acmes["pool"])
+        self._offered = self._pools(platforms["site"])
+        self._rented = claims(plane, user, self._offered["pool"])
+        self._missing = {name: _missing(name, id_) for name, id_ in self._platforms.items()}
+
+    def ask(self, row: Row, column: str, caller: str) -> Any:
+        path, body = REQUESTS[row.operation]
+        if row.variant == "project":
+            path = path.replace("/tenant/{tenant}", "/project/{project}")
+        if row.variant == "fleet" or (column == "foreign" and row.lists):
+            path += "?scope=fleet"
+        operation, known = OPERATIONS[row.operation], self.things(row, column, caller)
+        sent = None if operation.in_url else fill(body, known)
+        return self._clients[caller].call(operation.verb, fill(path, known), sent, Idempotency_Key=fresh())
+
+    def things(self, row: Row, column: str, caller: str) -> Mapping[str, str]:
+        theirs = caller in "POA"
+        own = self._platforms if theirs else self._acmes
+        foreign = self._acmes | self._rented if theirs or caller == "w" else self._platforms
+        match column:
+            case "offered":
+                return own | self._offered
+            case "foreign":
+                return foreign
+            case "missing":
+                return self._missing
+        if alone := FOREIGN.get(row.variant):
+            return own | {alone: foreign[alone]}
+        return own | self._colleagues if row.variant == "colleague's" and not theirs else own
+
+    def _pools(self, site_id: str) -> dict[str, str]:
+        """Pools of the platform's that acme sees, and a machine."""
+        plane = self._plane
+        pools = {name: plane.pool(site_id, f"offered-{n}") for n, name in enumerate(POOLS)}
+        for pool_id in pools.values():
+            plane.offer(pool_id, quota={"gpu": 100, "vcpu": 1000})
+        plane.node(site_id, pools["pool"], "offered")
+        return pools
+
+
+def _missing(name: str, like: str) -> str:
+    """An id of the same kind that nothing has."""
+    prefix, mark, _ = like.partition("_")
+    if not mark:
+        return {"tenant": "nowhere"}.get(name, like)
+    return ids.derive(prefix, "acme", "acme", fresh()) if prefix in ids.DERIVED else Mint()(prefix)
 
 
 def test_every_operation_has_its_row() -> None:
-    for table, rows in (("EXPECTED here", EXPECTED), ("REQUESTS in tests/wellformed.py", REQUESTS)):
-        assert sorted(set(OPERATIONS) - set(rows)) == [], f"{table} lacks a row for these operations"
-        assert sorted(set(rows) - set(OPERATIONS)) == [], f"{table} has a row for what is no operation"
+    names = {row.operation for row in ROWS}
+    for table, rows in ((str(FILE), names), ("REQUESTS in tests/wellformed.py", set(REQUESTS))):
+        assert sorted(set(OPERATIONS) - rows) == [], f"{table} lacks a row for these operations"
+        assert sorted(rows - set(OPERATIONS)) == [], f"{table} has a row for what is no operation"
+    assert len({row[:2] for row in ROWS}) == len(ROWS), "a row is there twice"
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if not row.variant], ids=lambda row: row.operation)
+def test_a_row_leaves_out_only_what_there_is_not(row: Row) -> None:
+    there = {
+        "nobody": True,
+        "own": True,
+        "offered": bool(row.names & set(POOLS)),
+        "foreign": bool(row.names) or row.lists,
+        "missing": bool(row.names),
+    }
+    assert {column: bool(row.statuses(column)) for column in COLUMNS} == there
 
 
 def test_every_caller_gets_the_answer_of_its_cell(plane: Plane) -> None:
-    known = things(plane)
-    clients = {
-        "wrong": plane.nobody,
-        "foreign": plane.globex,
-        "user": plane.acme_user,
-        "auditor": plane.auditor,
-        "offered": plane.acme,
-        "operator": plane.operator,
-        "owner": plane.root,
-    }
-    wrong = []
-    for name, expected in EXPECTED.items():
-        path, body = REQUESTS[name]
-        operation = OPERATIONS[name]
-        for caller, status in zip(CALLERS, map(int, expected.split()), strict=True):
-            client = clients.get(caller, Client(plane.app, ""))
-            sent = None if operation.in_url else fill(body, known)
-            answer = client.call(operation.verb, fill(path, known), sent, Idempotency_Key=fresh())
-            right = answer.status_code == status and (status < 400 or answer.json()["code"] == CODES[status])
-            if not right:
-                wrong.append((name, caller, status, answer.status_code, answer.text[:200]))
+    matrix = Matrix(plane)
+    wrong, shown = [], []
+    for row in ROWS:
+        name = f"{row.operation} [{row.variant}]"
+        for column in COLUMNS:
+            for caller, status in row.statuses(column).items():
+                answer = matrix.ask(row, column, caller)
+                found = answer.status_code
+                if found != status or (status >= 400 and answer.json()["code"] != CODES[status]):
+                    wrong.append((name, column, caller, status, found, answer.text[:300]))
+                if found == 404:
+                    shown.append((name, caller, column, _without_ids(answer.json())))
     assert wrong == []
+    missing = {(name, caller): said for name, caller, column, said in shown if column == "missing"}
+    told = [
+        (name, caller, said, missing[name, caller])
+        for name, caller, column, said in shown
+        if column == "foreign" and said != missing.get((name, caller), said)
+    ]
+    assert told == [], "what is foreign is told from what is missing"
+
+
+def _without_ids(problem: dict[str, Any]) -> str:
+    """What a problem says, apart from whom and what it was about."""
+    said = {name: value for name, value in problem.items() if name not in ("requestId", "instance")}
+    return re.sub(r"\b[a-z]+_[0-9a-z]{26,}\b|\b(platform|acme|nowhere)\b", "…", json.dumps(said))

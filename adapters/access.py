@@ -1,0 +1,110 @@
+"""The two who can stand behind the Authorizer, each with what it needs beside it (architecture.md §6)."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from litestar.types import ControllerRouterHandler
+from msgspec import Struct
+
+from adapters import directory
+from adapters.housekeeping import Job
+from adapters.http.threads import Workers
+from adapters.iam import access_file
+from adapters.iam.better import connection, route
+from adapters.iam.better.authorizer import BetterIam
+from adapters.iam.better.client import Client
+from adapters.iam.better.session_jwt import KeySet, SessionJwts
+from adapters.iam.better.tenants import TenantTree
+from adapters.iam.better.webhook import Receiver
+from adapters.iam.embedded import Embedded
+from adapters.postgres.store import EventStore
+from adapters.registry import OPERATIONS
+from domain.access import Authorizer, Session
+
+Source = Path | connection.Connection
+"""An access file, or a Better IAM."""
+
+ACTIONS: Final = frozenset(operation.action for operation in OPERATIONS.values() if operation.on)
+DELIVERIES, DELIVERIES_WAITING = 2, 64
+
+
+def _nothing() -> None:
+    pass
+
+
+class Access(Struct, frozen=True):
+    """`reading` identifies the caller of a read. Where `blocks`, identifying asks over a network.
+
+    `health` is what it has to say of itself; `start` and `stop` are for what it does by itself, `jobs` for what
+    housekeeping does for it.
+    """
+
+    authorizer: Authorizer
+    reading: Callable[[str], Session | None]
+    blocks: bool = False
+    jobs: tuple[Job, ...] = ()
+    routes: Sequence[ControllerRouterHandler] = ()
+    health: Callable[[], Mapping[str, str]] = dict
+    start: Callable[[], None] = _nothing
+    stop: Callable[[], None] = _nothing
+
+
+def root_tenant(source: Source) -> str:
+    """The tenant that is the platform itself."""
+    if isinstance(source, Path):
+        return access_file.parse(source.read_bytes(), ACTIONS).root
+    return source.root_tenant
+
+
+def beside(source: Source, name: str) -> Path:
+    """A file of this name where the access file is; beside a Better IAM nothing lies."""
+    if not isinstance(source, Path):
+        raise ValueError(f"with a Better IAM the place of {name} has to be named")
+    return source.with_name(name)
+
+
+def access(source: Source, store: EventStore) -> Access:
+    return _embedded(source, store) if isinstance(source, Path) else _better(source, store)
+
+
+def _embedded(path: Path, store: EventStore) -> Access:
+    def record(file: access_file.AccessFile) -> None:
+        directory.record(store, file.tenants.values(), file.digest)
+
+    embedded = Embedded(path, actions=ACTIONS, on_load=record)
+
+    def health() -> Mapping[str, str]:
+        return {"accessFile": f"{embedded.stale}; an earlier one is in force" if embedded.stale else "ok"}
+
+    return Access(embedded, embedded.identify, jobs=(Job("access file", 0, embedded.refresh),), health=health)
+
+
+def _better(to: connection.Connection, store: EventStore) -> Access:
+    client = Client(to.url)
+    tree = TenantTree(
+        client,
+        to.root_tenant,
+        lambda: connection.lines(to.service_key_file),
+        lambda tenants, unread: directory.record(store, tenants, unread=unread),
+    )
+    authorizer = BetterIam(client, to.root_tenant, tree.tenants)
+    jwts = None
+    if to.jwt_audience is not None:
+        jwts = SessionJwts(KeySet(client), to.issuer, frozenset([to.jwt_audience]), to.root_tenant)
+
+    def reading(token: str) -> Session | None:
+        return (jwts and jwts.session(token)) or authorizer.identify(token)
+
+    workers = Workers(DELIVERIES, DELIVERIES_WAITING)
+    receiver = Receiver(tree.changed, jwts.distrust if jwts else lambda before: None)
+    secrets = to.webhook_secret_file
+    routes = [route.handler(receiver, lambda: connection.lines(secrets), workers)] if secrets else []
+
+    def stop() -> None:
+        tree.stop()
+        workers.close()
+        client.close()
+
+    start = tree.start if to.service_key_file else _nothing
+    return Access(authorizer, reading, blocks=True, routes=routes, start=start, stop=stop)

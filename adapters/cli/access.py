@@ -1,0 +1,45 @@
+"""The access file that a command works on: the one named, or the one in the data directory."""
+
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def options(command: F) -> F:
+    """Add --access-file and --data-dir."""
+    file = click.option(
+        "--access-file",
+        type=click.Path(dir_okay=False, path_type=Path),
+        envvar="BETTER_COMPUTE_ACCESS_FILE",
+        help="default: access.toml in the data directory",
+    )
+    directory = click.option(
+        "--data-dir",
+        type=click.Path(path_type=Path),
+        envvar="BETTER_COMPUTE_DATA_DIR",
+        help="where a single machine keeps its data",
+    )
+    return file(directory(command))
+
+
+def path(access_file: Path | None, data_dir: Path | None) -> Path:
+    """Where the file is; nothing is made."""
+    if access_file is not None:
+        return access_file
+    from adapters.postgres import embedded_account, embedded_directory
+
+    found = embedded_directory.locate(data_dir, embedded_account.for_server()).home / "access.toml"
+    if not found.exists():
+        raise click.ClickException(f"there is no {found}; name another --data-dir, or an --access-file")
+    return found
+
+
+def actions() -> Collection[str]:
+    """Every action there is: a file may name no other."""
+    from adapters.registry import OPERATIONS
+
+    return frozenset(operation.action for operation in OPERATIONS.values())

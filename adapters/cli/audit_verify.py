@@ -1,0 +1,117 @@
+"""`better-compute audit verify`: is the log what it was, event by event (api.md §6)."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from adapters.cli import database, progress
+
+SHOWN = 100
+"""Faults that are listed; the others are counted."""
+
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+_FRESH = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.command()
+@database.options
+@click.option(
+    "--key", "vkeys", multiple=True, help="verifies checkpoints; default that of audit.key in the data directory"
+)
+@click.option("--export", "export_file", type=_FILE, help="check this export instead, without database and server")
+@click.option("--checkpoint", "kept", type=_FILE, help="with --export: that nothing before this one changed since")
+@click.option("--keep", type=_FRESH, help="with --export: write its checkpoint here, for the next time")
+def verify(
+    database_url: str | None,
+    data_dir: Path | None,
+    vkeys: tuple[str, ...],
+    export_file: Path | None,
+    kept: Path | None,
+    keep: Path | None,
+) -> None:
+    """Compute chains, tree and checkpoints again, and name all that is not as recorded; then the exit status is 1."""
+    if export_file is None:
+        if kept is not None or keep is not None:
+            raise click.UsageError("--checkpoint and --keep go with --export")
+        _database(database_url, data_dir, vkeys)
+        return
+    from adapters.cli import audit_offline
+
+    if len(vkeys) > 1:
+        raise click.UsageError("an export is signed by one key")
+    _keys(vkeys)
+    audit_offline.verify(export_file, kept, vkeys[0] if vkeys else None, keep)
+
+
+def _database(database_url: str | None, data_dir: Path | None, vkeys: tuple[str, ...]) -> None:
+    import psycopg
+
+    from adapters import audit_key
+    from adapters.postgres import evidence, evidence_check
+
+    told = _Faults()
+    with (
+        database.reached(database_url, data_dir) as dsn,
+        psycopg.connect(dsn, autocommit=True) as connection,
+        progress.Progress("audit verify", sys.stderr) as shown,
+    ):
+        keys = _keys(vkeys)
+        if not keys and (database_url is None or data_dir is not None):
+            keys = _own(data_dir, evidence.incarnation(connection))
+        found = evidence_check.Verifier(connection, told.one, keys, audit_key.verify).run(shown)
+    told.rest()
+    click.echo(
+        f"{found.events:,} events and {found.links:,} links of chains verified in "
+        f"{progress.total(found.events, shown.seconds)}"
+    )
+    click.echo(f"tree of {found.leaves:,} leaves, root {found.root.hex()}")
+    signed = "" if keys else "; their signatures were not: name the verifier key with --key"
+    click.echo(f"{found.checkpoints:,} checkpoints verified{signed}")
+    if found.later:
+        click.echo(f"{found.later:,} later events are not taken in yet")
+    if found.faults:
+        click.echo(f"{found.faults:,} faults")
+        raise SystemExit(1)
+
+
+def _keys(vkeys: tuple[str, ...]) -> list[Any]:
+    from domain import checkpoint
+
+    try:
+        return [checkpoint.key(vkey) for vkey in vkeys]
+    except (checkpoint.Unsound, UnicodeError) as wrong:
+        raise click.UsageError(f"--key: {wrong}") from wrong
+
+
+def _own(data_dir: Path | None, incarnation: str) -> list[Any]:
+    """The key of the data directory, if there is one."""
+    from adapters import audit_key
+    from adapters.postgres import embedded_account, embedded_directory
+
+    path = embedded_directory.locate(data_dir, embedded_account.for_server()).home / audit_key.NAME
+    if not path.exists():
+        return []
+    try:
+        return [audit_key.Signer(audit_key.read(path), incarnation).key]
+    except audit_key.KeyFileError as problem:
+        raise click.ClickException(str(problem)) from problem
+
+
+class _Faults:
+    """Shows the first, counts them all."""
+
+    def __init__(self) -> None:
+        self._told = 0
+
+    def one(self, fault: str) -> None:
+        self._told += 1
+        if self._told <= SHOWN:
+            click.echo(fault)
+
+    def rest(self) -> None:
+        if self._told > SHOWN:
+            click.echo(f"… and {self._told - SHOWN:,} more")

@@ -1,0 +1,143 @@
+"""The Authorizer that asks Better IAM, with the caller's own bearer (iam.md §11, §14).
+
+Nothing that was allowed is kept: each question is asked. No answer, or none that can be read, is a 503 and never a
+yes.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from msgspec import Struct
+
+from adapters.iam.better import identity, planning
+from adapters.iam.better.answers import Failed, Unknown
+from adapters.iam.better.client import Client
+from domain import errors
+from domain.access import Decision, Foresight, Plan, Resource, Session, Tenant
+from domain.policy import matching
+
+log = logging.getLogger(__name__)
+
+CHECKS: Final = 50
+"""Better IAM takes so many in one `authorizeMany`."""
+
+_ALLOWED: Final = ("allowed", "ROOT_OVERRIDE")
+
+
+class _Decided(Struct, frozen=True):
+    allowed: bool
+    reason: str
+
+
+class _Named(Struct, frozen=True):
+    type: str
+    id: str
+
+
+class _Check(Struct, frozen=True):
+    action: str
+    resource: _Named
+    allowed: bool
+    reason: str = ""
+
+
+class _Checks(Struct, frozen=True):
+    results: list[_Check]
+
+
+class BetterIam:
+    """`root_tenant` is the tenant that is the platform itself; `tree` gives the tenants as they were last read."""
+
+    needs_committed_draft = True
+
+    def __init__(self, client: Client, root_tenant: str, tree: Callable[[], Sequence[Tenant]] = lambda: ()) -> None:
+        self._client = client
+        self._root_tenant = root_tenant
+        self._tree = tree
+
+    def identify(self, token: str) -> Session | None:
+        if not token or identity.is_garbage(token):
+            return None
+        try:
+            caller = self._client.call("sts/getCallerIdentity", {}, identity.CallerIdentity, token)
+        except errors.Unauthenticated:
+            return None
+        except Failed as no:
+            log.warning("sts/getCallerIdentity: %s", no)
+            raise refusal(no) from None
+        return identity.session_of(caller, token, self._root_tenant)
+
+    def authorize(self, session: Session, action: str, resource: Resource) -> Decision:
+        body = {"tenantId": session.tenant_id, "action": action, "resource": _named(resource)}
+        try:
+            decided = self._client.call("authorize", body, _Decided, _bearer(session))
+        except Failed as no:
+            if no.status == 400:
+                log.error("authorize of %s on %s: %s; is the catalog there that of this version?", action, resource, no)
+            return Decision(False, no.code, "")
+        if decided.allowed and decided.reason not in _ALLOWED:
+            raise Unknown("its yes has a reason that was not agreed")
+        return Decision(decided.allowed, decided.reason[:64], "")
+
+    def foresee(self, session: Session, action: str, resource: Resource) -> Foresight:
+        plan = self.plan(session, action, resource.type)
+        if plan.kind == "unsupported":
+            return Foresight("unknown", "UNSUPPORTED_FILTER")
+        passes = plan.filter is not None and matching.matches(plan.filter, planning.row(resource))
+        if plan.kind == "always" or passes:
+            return Foresight("allowed", "allowed")
+        return Foresight("denied", "ACCESS_DENIED")
+
+    def plan(self, session: Session, action: str, type: str) -> Plan:
+        body = {"tenantId": session.tenant_id, "action": action, "type": type}
+        try:
+            planned = self._client.call("filters/plan", body, planning.Planned, _bearer(session))
+        except Failed as no:
+            if no.code == "UNSUPPORTED_FILTER":
+                return Plan("unsupported")
+            if no.status == 400:
+                raise Unknown(f"it cannot plan {action}: {no.code}") from None
+            return Plan("never")
+        return planning.plan_of(planned, (session.tenant_id, action, type))
+
+    def allowed(self, session: Session, action: str, resources: Sequence[Resource]) -> Sequence[bool]:
+        found: list[bool] = []
+        for start in range(0, len(resources), CHECKS):
+            found += self._checked(session, action, resources[start : start + CHECKS])
+        return found
+
+    def tenants(self) -> Sequence[Tenant]:
+        return self._tree()
+
+    def _checked(self, session: Session, action: str, chunk: Sequence[Resource]) -> list[bool]:
+        """One thing that Better IAM cannot find spoils the whole batch: halves of it tell which (iam.md §8)."""
+        checks = [{"action": action, "resource": _named(one)} for one in chunk]
+        body = {"tenantId": session.tenant_id, "checks": checks}
+        try:
+            answered = self._client.call("authorizeMany", body, _Checks, _bearer(session)).results
+        except Failed as no:
+            if no.code != "RESOURCE_MISMATCH" or len(chunk) == 1:
+                return [False] * len(chunk)
+            half = len(chunk) // 2
+            return self._checked(session, action, chunk[:half]) + self._checked(session, action, chunk[half:])
+        asked = [(action, one.type, one.id) for one in chunk]
+        if [(one.action, one.resource.type, one.resource.id) for one in answered] != asked:
+            raise Unknown("its answers are to other questions")
+        return [one.allowed for one in answered]
+
+
+def refusal(no: Failed) -> errors.Refusal:
+    """What a caller is told whose credential itself is turned away."""
+    kind = errors.STEP_UP.get(no.code, errors.AccessDenied)
+    return kind(f"Better IAM refuses this session: {no.code}")
+
+
+def _named(resource: Resource) -> dict[str, Any]:
+    return {"type": resource.type, "id": resource.id}
+
+
+def _bearer(session: Session) -> str:
+    if session.credential is None:
+        raise errors.Unauthenticated("the credential of this session is not at hand any more; ask again with it")
+    return session.credential.token
