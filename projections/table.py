@@ -8,6 +8,7 @@ from projections import (
     budgets,
     catalog,
     devices,
+    drafts,
     extensions,
     gates,
     join_tokens,
@@ -34,6 +35,7 @@ INLINE: Final = (
     queue.PROJECTION,
     keys.PROJECTION,
     catalog.PROJECTION,
+    drafts.PROJECTION,
 )
 ASYNC: Final = (
     sites.PROJECTION,
