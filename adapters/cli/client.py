@@ -143,6 +143,8 @@ def _reason(failure: Exception) -> str:
     cause = failure.reason if isinstance(failure, urllib.error.URLError) else failure
     if isinstance(cause, TimeoutError):
         return "no answer in time"
+    if isinstance(cause, http.client.IncompleteRead):
+        return "the answer was cut off before its end"
     if isinstance(cause, OSError) and cause.strerror:
         return tables.printable(cause.strerror)
     return tables.printable(str(cause) or type(cause).__name__)
