@@ -5,9 +5,12 @@ from typing import Final
 from projections import (
     audit_events,
     bookings,
+    bookings_past,
     budgets,
+    budgets_past,
     catalog,
     devices,
+    drafts,
     extensions,
     gates,
     join_tokens,
@@ -20,6 +23,7 @@ from projections import (
     projects,
     queue,
     quotas,
+    quotas_past,
     reservations,
     sites,
     usage,
@@ -34,6 +38,7 @@ INLINE: Final = (
     queue.PROJECTION,
     keys.PROJECTION,
     catalog.PROJECTION,
+    drafts.PROJECTION,
 )
 ASYNC: Final = (
     sites.PROJECTION,
@@ -47,6 +52,9 @@ ASYNC: Final = (
     reservations.PROJECTION,
     extensions.PROJECTION,
     usage.PROJECTION,
+    bookings_past.PROJECTION,
+    quotas_past.PROJECTION,
+    budgets_past.PROJECTION,
     audit_events.PROJECTION,
     log_time.PROJECTION,
 )
