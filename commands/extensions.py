@@ -59,7 +59,8 @@ def extend(command: Extend, unit: Unit) -> Outcome:
     state: reservation.State = loaded.state
     wrong = _wrong(command, state, unit.now)
     if wrong is not None:
-        unit.decide(resource)
+        if not unit.decisions:
+            unit.decide(resource)
         raise wrong
     asked = stored or _ask(extension_id, _draft(command, state, unit), unit)
     try:
