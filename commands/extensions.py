@@ -218,7 +218,7 @@ def _apply(asked: Asked, loaded: Loaded, unit: Unit) -> Outcome:
 
 
 def _not_allowed(asked: Asked, loaded: Loaded, refusal: errors.AccessDenied, unit: Unit) -> Outcome:
-    """Not kept is a no to an agent, whose person may approve, and to who is to sign in anew: they ask the same again."""
+    """A no is not kept where the same may be asked again: once the person approved, or after a new sign-in."""
     if unit.session.session_kind != "delegated" and refusal.code not in errors.STEP_UP:
         return _denied(asked, loaded, refusal, admitted=False)
     refusal.extra |= _names(asked)
