@@ -83,7 +83,8 @@ class Dispatcher:
                 for position in (as_of, earlier):
                     if position is not None and not operation.of_log:
                         past.check_kept(connection, position)
-                read = self._reader(connection, operation, call, call.session, as_of, earlier)
+                then = None if named is None else past.instant(connection, named)
+                read = self._reader(connection, operation, call, call.session, as_of, earlier, then)
                 answer: Answer = operation.handle(request, read)
                 return answer
             finally:
@@ -107,6 +108,7 @@ class Dispatcher:
         session: Session,
         as_of: int | None,
         earlier: int | None,
+        then: int | None,
     ) -> Reader:
         def unseen(type: str, id: str, field: str) -> errors.NotFound:
             return self.gatekeeper.unseen(session, operation.action, type, id, field, call.request_id)
@@ -121,7 +123,7 @@ class Dispatcher:
         return Reader(
             connection,
             session,
-            self._store.now(),
+            self._store.now() if then is None else then,
             self._visible() if as_of is None else as_of,
             self._store.load,
             self._store.history,
@@ -133,6 +135,7 @@ class Dispatcher:
             self._visible,
             as_of,
             self._store.load_as_of,
+            self._store.load_all_as_of,
             decide,
             self._store.load,
             self._store.versions,

@@ -116,6 +116,16 @@ class EventStore(CatalogReader):
         self._keep(stream, before, loaded)
         return loaded
 
+    def load_all_as_of(self, streams: Sequence[str], position: int) -> list[Loaded]:
+        """As `load_as_of`, for several in one query, and one before it for those that may have a snapshot."""
+        kept = snapshots.latest_of_all(self._pool, list(dict.fromkeys(streams)), position)
+        before = {one: kept.get(one) or Loaded(registry.kind(one).initial, 0) for one in streams}
+        since: dict[str, list[tuple[Any, ...]]] = {stream: [] for stream in before}
+        for row in self._recorder.select_all(_versions(before), position):
+            since[row[0]].append(row)
+        after = {stream: _folded(stream, one, since[stream]) for stream, one in before.items()}
+        return [after[stream] for stream in streams]
+
     def _remember(self, stream: str, loaded: Loaded) -> None:
         with self._guard:
             former = self._known.get(stream)
