@@ -105,7 +105,12 @@ class Dispatcher:
                 for position in (as_of, earlier):
                     if position is not None and not operation.of_log:
                         past.check_kept(connection, position)
+<<<<<<< HEAD
                 read = self._reader(connection, operation, call, call.session, questions, as_of, earlier)
+=======
+                then = None if named is None else past.instant(connection, named)
+                read = self._reader(connection, operation, call, call.session, as_of, earlier, then)
+>>>>>>> main
                 answer: Answer = operation.handle(request, read)
                 return answer
             finally:
@@ -130,6 +135,7 @@ class Dispatcher:
         questions: Questions,
         as_of: int | None,
         earlier: int | None,
+        then: int | None,
     ) -> Reader:
         def unseen(type: str, id: str, field: str) -> errors.NotFound:
             return self.gatekeeper.unseen(session, operation.action, type, id, field, call.request_id)
@@ -141,7 +147,7 @@ class Dispatcher:
         return Reader(
             connection,
             session,
-            self._store.now(),
+            self._store.now() if then is None else then,
             self._visible() if as_of is None else as_of,
             self._store.load,
             self._store.history,
@@ -153,7 +159,12 @@ class Dispatcher:
             self._visible,
             as_of,
             self._store.load_as_of,
+<<<<<<< HEAD
             questions.decide,
+=======
+            self._store.load_all_as_of,
+            decide,
+>>>>>>> main
             self._store.load,
             self._store.versions,
             self._store.at,

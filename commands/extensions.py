@@ -217,8 +217,8 @@ def _apply(asked: Asked, loaded: Loaded, unit: Unit) -> Outcome:
 
 
 def _not_allowed(asked: Asked, loaded: Loaded, refusal: errors.AccessDenied, unit: Unit) -> Outcome:
-    """An agent may ask the same again once its person approved in IAM: its no is not kept, an open draft stays open."""
-    if unit.session.session_kind != "delegated":
+    """Not kept is a no to an agent, whose person may approve, and to who is to sign in anew: they ask the same again."""
+    if unit.session.session_kind != "delegated" and refusal.code not in errors.STEP_UP:
         return _denied(asked, loaded, refusal, admitted=False)
     refusal.extra |= _names(asked)
     raise refusal

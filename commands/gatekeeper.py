@@ -53,6 +53,7 @@ class Decision(msgspec.Struct, frozen=True):
 
     @property
     def refusal(self) -> errors.AccessDenied:
+        """What is told; a session that could do more to be allowed is told what."""
         kind = errors.STEP_UP.get(self.decided.reason, errors.AccessDenied)
         return kind(f"{self.decided.action} on {self.decided.resource} is not allowed to you")
 

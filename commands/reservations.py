@@ -66,6 +66,8 @@ def _decide(asked: admitting.Asked, unit: Unit) -> Outcome:
     except errors.AccessDenied as refusal:
         if unit.session.session_kind == "delegated":
             return admitting.awaits(asked, "DecisionRefused", _ASK_THEM, unit, admitted=False)
+        if refusal.code in errors.STEP_UP:
+            raise  # not kept: who signs in anew asks the same again
         return admitting.denied(asked, refusal, admitted=False)
     return admitting.admit(asked, unit)
 

@@ -52,6 +52,12 @@ class Reading(Request, frozen=True, kw_only=True):
     wait_for: Annotated[int, Meta(ge=0, description="wait until this position is visible")] | None = None
 
 
+class KnownReading(Reading, frozen=True, kw_only=True):
+    """What a query takes that is told of read models which keep their versions."""
+
+    as_of: AsOf | None = None
+
+
 class Paged(Reading, frozen=True, kw_only=True):
     """What every query in pages takes; `order` is by age, where nothing else is said."""
 

@@ -14,10 +14,14 @@ CREATE TABLE log_time (
     t bigint PRIMARY KEY,
     position bigint NOT NULL
 );
+CREATE UNIQUE INDEX log_time_by_position ON log_time (position);
 """
 
 AS_OF = "SELECT position FROM log_time WHERE t <= %s ORDER BY t DESC LIMIT 1"
 """The position that an instant stands for; no row: before the log began."""
+
+WHEN = "SELECT t FROM log_time WHERE position >= %s ORDER BY position LIMIT 1"
+"""When the log came to a position."""
 
 
 def apply(read: Read, batch: Sequence[Recorded]) -> Iterator[Write]:

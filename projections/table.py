@@ -5,7 +5,9 @@ from typing import Final
 from projections import (
     audit_events,
     bookings,
+    bookings_past,
     budgets,
+    budgets_past,
     catalog,
     devices,
     drafts,
@@ -21,6 +23,7 @@ from projections import (
     projects,
     queue,
     quotas,
+    quotas_past,
     reservations,
     sites,
     usage,
@@ -49,6 +52,9 @@ ASYNC: Final = (
     reservations.PROJECTION,
     extensions.PROJECTION,
     usage.PROJECTION,
+    bookings_past.PROJECTION,
+    quotas_past.PROJECTION,
+    budgets_past.PROJECTION,
     audit_events.PROJECTION,
     log_time.PROJECTION,
 )

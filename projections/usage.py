@@ -5,7 +5,7 @@ one has no end yet. Until a reservation ended, what its spans are made of is kep
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final, LiteralString
 
 import msgspec
 from msgspec import Struct
@@ -33,6 +33,8 @@ CREATE TABLE usage_spans (
     gpus bigint NOT NULL,
     starts_at bigint NOT NULL,
     ends_at bigint,
+    begun_position bigint NOT NULL,
+    ended_position bigint,
     PRIMARY KEY (allocation_id, resource)
 );
 CREATE INDEX usage_spans_by_tenant ON usage_spans (tenant_id, starts_at);
@@ -50,13 +52,14 @@ _TYPED = (
     "amount bigint",
     "gpus bigint",
     "starts_at bigint",
+    "begun_position bigint",
 )
 _KNOWN = "SELECT reservation_id, running FROM usage_running WHERE reservation_id = ANY(%s)"
 _CLEAR = "DELETE FROM usage_running WHERE reservation_id = ANY(%s::text[])"
 _KEEP = "ON CONFLICT (reservation_id) DO UPDATE SET running = excluded.running"
 _END = """
-UPDATE usage_spans AS span SET ends_at = greatest(span.starts_at, stopped.at)
-FROM unnest(%s::text[], %s::bigint[]) AS stopped (allocation_id, at)
+UPDATE usage_spans AS span SET ends_at = greatest(span.starts_at, stopped.at), ended_position = stopped.position
+FROM unnest(%s::text[], %s::bigint[], %s::bigint[]) AS stopped (allocation_id, at, position)
 WHERE span.allocation_id = stopped.allocation_id AND span.ends_at IS NULL
 """
 
@@ -67,6 +70,13 @@ _OVER = (
     reservation.ReleaseStarted,
     reservation.Failed,
 )
+
+SPANS: Final[LiteralString] = """(
+    SELECT allocation_id, resource, reservation_id, tenant_id, project_id, pool_id, gpu_model, amount, gpus, starts_at,
+           CASE WHEN ended_position <= %(_as_of)s THEN ends_at END AS ends_at
+    FROM usage_spans WHERE begun_position <= %(_as_of)s
+)"""
+"""The spans as they were at `_as_of`."""
 
 
 class Lot(Struct, frozen=True):
@@ -98,16 +108,17 @@ class _Spans:
 
     def __init__(self) -> None:
         self.opened: list[tuple[Any, ...]] = []
-        self.ended: list[tuple[str, int]] = []
+        self.ended: list[tuple[str, int, int]] = []
 
-    def open(self, reservation_id: str, of: Running, allocation_id: str, at: int) -> None:
+    def open(self, by: Recorded, of: Running, allocation_id: str, at: int) -> None:
         whose = (of.tenant_id, of.project_id, of.pool_id, of.gpu_model)
         for lot in of.lots:
-            row = (allocation_id, lot.resource, reservation_id, *whose, lot.amount, lot.gpus, at)
+            row = (allocation_id, lot.resource, by.stream, *whose, lot.amount, lot.gpus, at, by.position)
             self.opened.append(row)
 
-    def end(self, of: Running, at: int) -> None:
-        self.ended += [(allocation_id, at) for allocation_id, since in of.members.items() if since is not None]
+    def end(self, by: Recorded, of: Running, at: int) -> None:
+        using = (allocation_id for allocation_id, since in of.members.items() if since is not None)
+        self.ended += [(allocation_id, at, by.position) for allocation_id in using]
 
 
 def apply(read: Read, batch: Sequence[Recorded]) -> Iterator[Write]:
@@ -129,7 +140,7 @@ def apply(read: Read, batch: Sequence[Recorded]) -> Iterator[Write]:
     if spans.opened:
         yield history.insert("usage_spans", _TYPED, spans.opened)
     if spans.ended:
-        yield _END, history.columns(spans.ended, 2)
+        yield _END, history.columns(spans.ended, 3)
 
 
 def _after(of: Running | None, recorded: Recorded, spans: _Spans) -> Running | None:
@@ -141,30 +152,29 @@ def _after(of: Running | None, recorded: Recorded, spans: _Spans) -> Running | N
         return None
     if isinstance(event, _OVER):
         if isinstance(event, reservation.ReleaseStarted | reservation.Failed):
-            spans.end(of, event.at)
+            spans.end(recorded, of, event.at)
         return None
     return _moved(of, recorded, spans)
 
 
 def _moved(of: Running, recorded: Recorded, spans: _Spans) -> Running:
-    id = recorded.stream
     match recorded.event:
         case reservation.Placed(allocations=allocations):
             return msgspec.structs.replace(of, members=dict.fromkeys((a.id for a in allocations), None))
         case reservation.Activated(at=at):
             for member in of.members:
-                spans.open(id, of, member, at)
+                spans.open(recorded, of, member, at)
             return msgspec.structs.replace(of, members=dict.fromkeys(of.members, at), active=True)
         case reservation.MemberLost(allocation_id=lost, at=at):
             if of.members.get(lost) is not None:
-                spans.ended.append((lost, at))
+                spans.ended.append((lost, at, recorded.position))
             return msgspec.structs.replace(of, members={m: since for m, since in of.members.items() if m != lost})
         case reservation.MemberPlaced(allocation=new, starts_at=starts_at):
             members = of.members | {new.id: None}
             return msgspec.structs.replace(of, members=members, booked_from=of.booked_from | {new.id: starts_at})
         case reservation.Prepared(allocation_id=member) if of.active and of.members.get(member, 0) is None:
             at = max(recorded.recorded_at, of.booked_from.get(member, 0))
-            spans.open(id, of, member, at)
+            spans.open(recorded, of, member, at)
             return msgspec.structs.replace(of, members=of.members | {member: at})
         case _:
             return of

@@ -3,19 +3,23 @@
 A pool's owner sees those on its nodes, a tenant its own. One that never began leaves none when it is cancelled.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal, LiteralString
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from domain import errors
-from domain.operation import Answer, Listing, Operation, Page
-from queries.reading import Reader, filters, listed
+from domain.operation import Answer, KnownListing, Operation, Page
+from projections import bookings_past, versions
+from queries import past
+from queries.past import over
+from queries.reading import Reader, filters
 from queries.sight import Through
 
 State = Literal["placed", "binding", "active", "releasing", "released"]
 
 
-class List(Listing, frozen=True, kw_only=True):
+class List(KnownListing, frozen=True, kw_only=True):
     pool_id: str | None = None
     node_id: str | None = None
     reservation_id: str | None = None
@@ -41,13 +45,13 @@ class Allocation(Struct, frozen=True, kw_only=True, rename="camel"):
     until: int | None = None
 
 
-_ROWS = """
-SELECT placed.from_at, placed.id, 0::bigint, convert_to(json_strip_nulls(json_build_object(
+_SHOWN: Final[LiteralString] = """
+convert_to(json_strip_nulls(json_build_object(
     'id', placed.id, 'reservationId', placed.reservation_id, 'tenantId', placed.tenant_id,
     'poolId', placed.pool_id, 'nodeId', placed.node_id, 'nodeName', nodes.name, 'atoms', placed.atoms,
     'scalars', (
         SELECT coalesce(json_object_agg(s.resource, s.amount ORDER BY s.resource), '{}'::json)
-        FROM scalar_bookings AS s WHERE s.allocation_id = placed.id
+        FROM scalars AS s WHERE s.allocation_id = placed.id
     ),
     'state', placed.state, 'from', placed.from_at, 'until', placed.until))::text, 'UTF8')
 FROM (
@@ -57,9 +61,9 @@ FROM (
            CASE WHEN bool_and(b.freed) THEN 'released' WHEN bool_or(b.ended) THEN 'releasing'
                 WHEN NOT bool_or(b.bound) THEN 'placed'
                 WHEN r.state_name = 'active' THEN 'active' ELSE 'binding' END AS state
-    FROM device_bookings AS b
+    FROM devices AS b
     JOIN pools ON pools.id = b.pool_id
-    LEFT JOIN reservations AS r ON r.id = b.reservation_id
+    LEFT JOIN states AS r ON r.id = b.reservation_id
     WHERE b.reservation_id IS NOT NULL
       AND (%(tenant)s::text IS NULL OR b.tenant_id = %(tenant)s OR pools.tenant_id = %(tenant)s)
       AND (%(pool_id)s::text IS NULL OR b.pool_id = %(pool_id)s)
@@ -70,24 +74,31 @@ FROM (
 JOIN nodes ON nodes.id = placed.node_id
 WHERE %(state)s::text IS NULL OR placed.state = %(state)s
 """
-
-
+_WAS: Final[LiteralString] = "(SELECT h.id, h.state_name FROM reservations_history AS h WHERE " + versions.CURRENT + ")"
+_ROWS = past.Rows(
+    "SELECT placed.from_at, placed.id, 0::bigint, "
+    + over(_SHOWN, devices="device_bookings", scalars="scalar_bookings", states="reservations"),
+    "SELECT placed.id, " + over(_SHOWN, devices=bookings_past.DEVICES, scalars=bookings_past.SCALARS, states=_WAS),
+)
+_WHOSE: Final[LiteralString] = """
+LEFT JOIN LATERAL (
+    SELECT b.reservation_id, pools.tenant_id = %(tenant)s AS own
+    FROM devices AS b JOIN pools ON pools.id = b.pool_id WHERE b.allocation_id = listed.id LIMIT 1
+) AS whose ON true
+"""
 SEEN = Through(
     "compute-reservation",
     thing="whose.reservation_id",
-    joined="""
-    LEFT JOIN LATERAL (
-        SELECT b.reservation_id, pools.tenant_id = %(tenant)s AS own
-        FROM device_bookings AS b JOIN pools ON pools.id = b.pool_id WHERE b.allocation_id = listed.id LIMIT 1
-    ) AS whose ON true
-    """,
+    joined=over(_WHOSE, devices="device_bookings"),
     own="coalesce(whose.own, false)",
 )
 """Of its own pools the caller sees all, elsewhere what belongs to reservations that it may get."""
 
+WAS_SEEN = replace(SEEN, joined=over(_WHOSE, devices=bookings_past.DEVICES))
+
 
 def list_(query: List, read: Reader) -> Answer:
-    return listed(read, query, _ROWS, filters(query, read), SEEN)
+    return past.listed(read, query, _ROWS, filters(query, read), type=SEEN if read.as_of is None else WAS_SEEN)
 
 
 OPERATIONS = (
@@ -100,7 +111,7 @@ OPERATIONS = (
         on=("compute-tenant/{acting}",),
         handle=list_,
         summary="List what reservations have on each node, of your pools and of your tenant",
-        refusals=(errors.AccessDenied, errors.ProjectionBehind),
+        refusals=(errors.AccessDenied, errors.ProjectionBehind, errors.HistoryPruned),
         columns=("id", "nodeName", "state", "from", "until", "reservationId", "tenantId", "atoms"),
     ),
 )

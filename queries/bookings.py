@@ -1,16 +1,20 @@
 """Bookings as the database holds them: the pool's owner sees all, a tenant its own (domain.md §10)."""
 
-from typing import Annotated
+from typing import Annotated, Final, LiteralString
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from domain import errors
-from domain.operation import Answer, Listing, Operation, Page
-from queries.reading import Reader, filters, listed
+from domain.operation import Answer, KnownListing, Operation, Page
+from projections import bookings_past
+from queries import past
+from queries.past import over
+from queries.reading import Reader, filters
 from queries.sight import Through
 
 
-class List(Listing, frozen=True, kw_only=True):
+class List(KnownListing, frozen=True, kw_only=True):
     """`from` and `until` choose bookings that overlap `[from, until)` in epoch ms."""
 
     pool_id: str | None = None
@@ -37,37 +41,45 @@ class Booking(Struct, frozen=True, kw_only=True, rename="camel"):
     until: int | None
 
 
-SEEN = Through(
-    "compute-reservation",
-    thing="whose.reservation_id",
-    joined="""
-    LEFT JOIN LATERAL (
-        SELECT b.reservation_id, pools.tenant_id = %(tenant)s AS own
-        FROM device_bookings AS b JOIN pools ON pools.id = b.pool_id
-        WHERE b.allocation_id = split_part(listed.id, '|', 2) LIMIT 1
-    ) AS whose ON true
-    """,
-    own="coalesce(whose.own, false)",
-)
-"""As of allocations: all on the caller's own pools, elsewhere what its reservations have."""
-
-
-def list_(query: List, read: Reader) -> Answer:
-    if query.from_ is not None and query.until is not None and query.from_ >= query.until:
-        raise errors.Invalid("until", "lies at or before from")
-    sql = """
-    SELECT lower(b.during), b.device_id || '|' || b.allocation_id, 0::bigint, convert_to(json_build_object(
+_SHOWN: Final[LiteralString] = """
+    convert_to(json_build_object(
         'deviceId', b.device_id, 'nodeId', b.node_id, 'poolId', b.pool_id, 'reservationId', b.reservation_id,
         'allocationId', b.allocation_id, 'tenantId', b.tenant_id, 'bound', b.bound,
         'from', lower(b.during), 'until', upper(b.during))::text, 'UTF8')
-    FROM device_bookings AS b JOIN pools ON pools.id = b.pool_id
+    FROM devices AS b JOIN pools ON pools.id = b.pool_id
     WHERE (%(tenant)s::text IS NULL OR b.tenant_id = %(tenant)s OR pools.tenant_id = %(tenant)s)
       AND (%(pool_id)s::text IS NULL OR b.pool_id = %(pool_id)s)
       AND (%(node_id)s::text IS NULL OR b.node_id = %(node_id)s)
       AND (%(reservation_id)s::text IS NULL OR b.reservation_id = %(reservation_id)s)
       AND b.during && int8range(%(from_)s, %(until)s)
-    """
-    return listed(read, query, sql, filters(query, read), SEEN)
+"""
+_ID: Final[LiteralString] = "b.device_id || '|' || b.allocation_id"
+_ROWS = past.Rows(
+    "SELECT lower(b.during), " + _ID + ", 0::bigint, " + over(_SHOWN, devices="device_bookings"),
+    "SELECT " + _ID + ", " + over(_SHOWN, devices=bookings_past.DEVICES),
+)
+_WHOSE: Final[LiteralString] = """
+LEFT JOIN LATERAL (
+    SELECT b.reservation_id, pools.tenant_id = %(tenant)s AS own
+    FROM devices AS b JOIN pools ON pools.id = b.pool_id
+    WHERE b.allocation_id = split_part(listed.id, '|', 2) LIMIT 1
+) AS whose ON true
+"""
+SEEN = Through(
+    "compute-reservation",
+    thing="whose.reservation_id",
+    joined=over(_WHOSE, devices="device_bookings"),
+    own="coalesce(whose.own, false)",
+)
+"""As of allocations: all on the caller's own pools, elsewhere what its reservations have."""
+
+WAS_SEEN = replace(SEEN, joined=over(_WHOSE, devices=bookings_past.DEVICES))
+
+
+def list_(query: List, read: Reader) -> Answer:
+    if query.from_ is not None and query.until is not None and query.from_ >= query.until:
+        raise errors.Invalid("until", "lies at or before from")
+    return past.listed(read, query, _ROWS, filters(query, read), type=SEEN if read.as_of is None else WAS_SEEN)
 
 
 OPERATIONS = (
@@ -80,7 +92,7 @@ OPERATIONS = (
         on=("compute-tenant/{acting}",),
         handle=list_,
         summary="List bookings of your pools and of your tenant",
-        refusals=(errors.AccessDenied, errors.ProjectionBehind),
+        refusals=(errors.AccessDenied, errors.ProjectionBehind, errors.HistoryPruned),
         columns=("deviceId", "from", "until", "reservationId", "tenantId", "bound"),
     ),
 )

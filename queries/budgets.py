@@ -5,13 +5,14 @@ from typing import Annotated
 from msgspec import Meta, Struct, field
 
 from domain import budget, errors, quota
-from domain.operation import Answer, Operation, Request
+from domain.operation import Answer, Known, Operation
 from projections.budgets import ACCOUNTS
+from projections.budgets_past import STOOD
 from queries import quotas
-from queries.reading import Reader
+from queries.reading import Reader, known
 
 
-class Get(Request, frozen=True, kw_only=True):
+class Get(Known, frozen=True, kw_only=True):
     kind: quota.Kind
     id: Annotated[str, Meta(max_length=128)]
 
@@ -32,10 +33,8 @@ class View(Struct, frozen=True, kw_only=True, rename="camel"):
 
 def get(query: Get, read: Reader) -> Answer:
     quotas.may_read(query.kind, query.id, read)
-    loaded = read.load(budget.stream(query.kind, query.id))
-    scope = quota.scope(query.kind, query.id)
-    row = read.connection.execute(ACCOUNTS, ([scope],), prepare=True).fetchone()
-    gpu_ms, from_, until, spent, committed = row[2:] if row else (None, None, None, 0, 0)
+    loaded = known(read, budget.stream(query.kind, query.id))
+    gpu_ms, from_, until, spent, committed = _stands(read, quota.scope(query.kind, query.id), loaded.state)
     body = View(
         kind=query.kind,
         id=query.id,
@@ -48,6 +47,17 @@ def get(query: Get, read: Reader) -> Answer:
         left_gpu_hours=None if gpu_ms is None else _hours(gpu_ms - spent - committed),
     )
     return Answer(body=body, position=read.position, version=loaded.version, of_the_moment=True)
+
+
+def _stands(read: Reader, scope: str, state: budget.State) -> tuple[int | None, int | None, int | None, int, int]:
+    """Budget, period, spent and committed, in GPU-milliseconds and epoch ms."""
+    if read.as_of is None:
+        row = read.connection.execute(ACCOUNTS, ([scope],), prepare=True).fetchone()
+        return row[2:] if row else (None, None, None, 0, 0)
+    period = {"scope": scope, "from": state.from_, "until": state.until, "_as_of": read.as_of}
+    row = read.connection.execute(STOOD, period).fetchone()
+    assert row is not None
+    return state.gpu_ms, state.from_, state.until, *row
 
 
 def _hours(gpu_ms: int | None) -> float | None:
@@ -65,6 +75,6 @@ OPERATIONS = (
         decided_inside=True,
         handle=get,
         summary="Show a budget: what is spent, committed and left",
-        refusals=(errors.AccessDenied, errors.NotFound),
+        refusals=(errors.AccessDenied, errors.NotFound, errors.ProjectionBehind, errors.HistoryPruned),
     ),
 )

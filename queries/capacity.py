@@ -10,17 +10,19 @@ from typing import Annotated, Any, Final
 from msgspec import Meta, Struct
 
 from domain import errors, quota
-from domain.operation import Answer, Operation, Reading
-from queries import capacity_counts
+from domain.operation import Answer, KnownReading, Operation
+from queries import capacity_counts, capacity_past
 from queries.capacity_counts import Count, Points
 from queries.reading import Reader
 from queries.sight import may_get
 
 PAST_MS: Final = 5_000
-"""How far back `at` may lie, for callers whose clock is behind: what is in the fleet is known of today alone."""
+"""How far back `at` may lie, for callers whose clock is behind; what was before is asked for with asOf."""
+
+LONG_AGO: Final = "lies in the past: capacity is told of now and later; ask with asOf for how it was"
 
 
-class List(Reading, frozen=True, kw_only=True):
+class List(KnownReading, frozen=True, kw_only=True):
     pool_id: str | None = None
     at: Annotated[int, Meta(ge=0, le=2**53, description="instant in epoch ms, default now")] | None = None
     project_id: Annotated[str, Meta(description="what is left for claims of this project")] | None = None
@@ -77,7 +79,7 @@ Amounts = Mapping[tuple[str, str], int]
 
 def list_(query: List, read: Reader) -> Answer:
     if query.at is not None and query.at < read.now - PAST_MS:
-        raise errors.Invalid("at", "lies in the past: capacity is told of now and later, no history is kept")
+        raise errors.Invalid("at", LONG_AGO)
     at = read.now if query.at is None else query.at
     if query.pool_id is not None and read.resolve("compute-pool", query.pool_id) is None:
         raise read.unseen("compute-pool", query.pool_id, "poolId")
@@ -89,12 +91,12 @@ def told(read: Reader, pool_id: str | None, project_id: str | None, points: Poin
     me = read.session.tenant_id
     if project_id is not None and read.resolve("compute-project", project_id) is None:
         raise read.unseen("compute-project", project_id, "projectId")
-    pools = read.connection.execute(_POOLS, (me, pool_id, pool_id, me)).fetchall()
+    pools = _pools(read, pool_id)
     visible = may_get(read, "compute-pool", [pool[0] for pool in pools])
     pools = [pool for pool in pools if pool[0] in visible]
     own = quota.scopes(me, project_id)
-    scopes = [*(pool[4] for pool in pools if pool[3] != me), *own]
-    limits: Amounts = {(scope, of): most for scope, of, most in read.connection.execute(_LIMITS, (scopes,)).fetchall()}
+    scopes = [*(pool[4] for pool in pools if pool[3] != me and pool[4] is not None), *own]
+    limits = _limits(read, scopes)
     claimed = capacity_counts.claimed(read, scopes, points)
     rows: list[Row] = []
     for index, counts in enumerate(capacity_counts.count(read, [pool[0] for pool in pools], points, me)):
@@ -103,6 +105,19 @@ def told(read: Reader, pool_id: str | None, project_id: str | None, points: Poin
             at, known = points.at(index), counts[pool[0]]
             rows += _of_owner(pool, at, known) if pool[3] == me else _of_tenant(pool, at, known, own, limits, used)
     return Rows(tuple(rows))
+
+
+def _pools(read: Reader, pool_id: str | None) -> list[Pool]:
+    if read.as_of is not None:
+        return capacity_past.pools(read, pool_id, read.as_of)
+    me = read.session.tenant_id
+    return read.connection.execute(_POOLS, (me, pool_id, pool_id, me)).fetchall()
+
+
+def _limits(read: Reader, scopes: Sequence[str]) -> Amounts:
+    if read.as_of is not None:
+        return capacity_past.limits(read, scopes, read.as_of)
+    return {(scope, of): most for scope, of, most in read.connection.execute(_LIMITS, (list(scopes),)).fetchall()}
 
 
 def _of_owner(pool: Pool, at: int, known: Mapping[str, Count]) -> Iterator[Row]:
@@ -168,7 +183,7 @@ OPERATIONS = (
         on=("compute-tenant/{acting}",),
         handle=list_,
         summary="Show what each pool has, holds and has left",
-        refusals=(errors.AccessDenied, errors.NotFound, errors.ProjectionBehind),
+        refusals=(errors.AccessDenied, errors.NotFound, errors.ProjectionBehind, errors.HistoryPruned),
         columns=(
             "poolName",
             "resource",

@@ -7,6 +7,8 @@ from typing import Any, Final, LiteralString
 
 from msgspec import Struct
 
+from projections import bookings_past, quotas_past, versions
+from queries.past import over
 from queries.reading import Reader
 
 
@@ -52,12 +54,12 @@ _COVERED: LiteralString = """
 """
 """The first point that an interval covers, and the first behind it: points at which it is over are not its own."""
 
-_DEVICES: Final = """
+_DEVICES: Final[LiteralString] = """
 SELECT devices.pool_id, devices.class, count(*), count(*) FILTER (WHERE nodes.schedulable)
-FROM devices JOIN nodes ON nodes.id = devices.node_id
+FROM devices AS devices JOIN nodes AS nodes ON nodes.id = devices.node_id
 WHERE devices.bookable AND devices.pool_id = ANY(%(pools)s) GROUP BY 1, 2
 """
-_SCALARS: Final = """
+_SCALARS: Final[LiteralString] = """
 SELECT n.pool_id, s.key, sum(s.value::bigint)::bigint,
        coalesce(sum(s.value::bigint) FILTER (WHERE n.schedulable), 0)::bigint
 FROM nodes AS n, jsonb_each_text(n.scalars) AS s
@@ -80,7 +82,7 @@ _SCALARS_BOOKED: LiteralString = (
     + """, n.pool_id, b.resource, d.tenant_id = %(me)s, d.bound, n.schedulable, false, sum(b.amount)::bigint
 FROM scalar_bookings AS b JOIN nodes AS n ON n.id = b.node_id
 JOIN LATERAL (
-    SELECT tenant_id, bound FROM device_bookings WHERE allocation_id = b.allocation_id LIMIT 1
+    SELECT tenant_id, bound FROM device_bookings AS booked WHERE booked.allocation_id = b.allocation_id LIMIT 1
 ) AS d ON true
 WHERE n.pool_id = ANY(%(pools)s) AND b."""
     + _WITHIN
@@ -97,6 +99,35 @@ WHERE """
     + _WITHIN
     + " GROUP BY 1, 2, 3, 4"
 )
+_DEVICES_THEN: LiteralString = (
+    "(SELECT substr(h.id, length(h.node_id) + 2) AS id, h.node_id, h.pool_id, h.class, h.bookable "
+    "FROM devices_history AS h WHERE " + versions.CURRENT + ")"
+)
+_NODES_THEN: LiteralString = (
+    "(SELECT h.id, h.pool_id, h.schedulable, kept.scalars FROM nodes_history AS h LEFT JOIN "
+    "(SELECT h.id, h.scalars FROM node_scalars_history AS h WHERE "
+    + versions.CURRENT
+    + ") AS kept USING (id) WHERE "
+    + versions.CURRENT
+    + ")"
+)
+
+
+def _both(sql: LiteralString) -> tuple[LiteralString, LiteralString]:
+    """A question as of now, and as of a position."""
+    return sql, over(
+        sql,
+        devices=_DEVICES_THEN,
+        nodes=_NODES_THEN,
+        device_bookings=bookings_past.DEVICES,
+        scalar_bookings=bookings_past.SCALARS,
+        quota_claims=quotas_past.CLAIMS,
+    )
+
+
+_FLEET: Final = (_both(_DEVICES), _both(_SCALARS))
+_TAKEN: Final = (_both(_BOOKED), _both(_SCALARS_BOOKED))
+_HELD: Final = _both(_CLAIMED)
 
 
 class _Steps:
@@ -118,16 +149,17 @@ class _Steps:
 
 def count(read: Reader, pools: list[str], points: Points, me: str) -> list[Counts]:
     """For each point what the pools have and hold, and what of that is of the tenant `me`."""
-    wanted = {"pools": pools, "me": me, **points.wanted}
+    wanted = {"pools": pools, "me": me, "_as_of": read.as_of, **points.wanted}
+    then = read.as_of is not None
     found: list[Counts] = [defaultdict(lambda: defaultdict(Count)) for _ in range(points.count)]
-    for sql in (_DEVICES, _SCALARS):
-        for pool, resource, total, allocatable in read.connection.execute(sql, wanted).fetchall():
+    for sql in _FLEET:
+        for pool, resource, total, allocatable in read.connection.execute(sql[then], wanted).fetchall():
             for counts in found:
                 counts[pool][resource] = Count(total, allocatable)
     steps = _Steps(points.count)
-    for sql in (_BOOKED, _SCALARS_BOOKED):
+    for sql in _TAKEN:
         for first, behind, pool, resource, mine, bound, schedulable, planned, n in read.connection.execute(
-            sql, wanted
+            sql[then], wanted
         ).fetchall():
             for field, amount in _told(n, mine=mine, bound=bound, schedulable=schedulable, planned=planned):
                 steps.add((pool, resource, field), first, behind, amount)
@@ -141,7 +173,8 @@ def count(read: Reader, pools: list[str], points: Points, me: str) -> list[Count
 def claimed(read: Reader, scopes: list[str], points: Points) -> dict[tuple[str, str], list[int]]:
     """What quotas' claims add up to at each point, by scope and resource."""
     steps = _Steps(points.count)
-    rows = read.connection.execute(_CLAIMED, {"scopes": scopes, **points.wanted}).fetchall()
+    wanted = {"scopes": scopes, "_as_of": read.as_of, **points.wanted}
+    rows = read.connection.execute(_HELD[read.as_of is not None], wanted).fetchall()
     for first, behind, scope, resource, amount in rows:
         steps.add((scope, resource), first, behind, amount)
     return dict(steps.sums())

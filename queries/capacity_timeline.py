@@ -5,7 +5,7 @@ from typing import Annotated, Final
 from msgspec import Meta
 
 from domain import errors
-from domain.operation import Answer, Operation, Reading
+from domain.operation import Answer, KnownReading, Operation
 from queries import capacity
 from queries.capacity_counts import Points
 from queries.reading import Reader
@@ -17,7 +17,7 @@ _DAY_MS: Final = 24 * 3_600_000
 _LONGEST_S: Final = 366 * 86_400
 
 
-class Timeline(Reading, frozen=True, kw_only=True):
+class Timeline(KnownReading, frozen=True, kw_only=True):
     """A point at `from` and at each `step` after it, as long as they lie before `until`."""
 
     pool_id: str
@@ -31,7 +31,7 @@ def timeline(query: Timeline, read: Reader) -> Answer:
     first = read.now if query.from_ is None else query.from_
     until = first + _DAY_MS if query.until is None else query.until
     if first < read.now - capacity.PAST_MS:
-        raise errors.Invalid("from", "lies in the past: capacity is told of now and later, no history is kept")
+        raise errors.Invalid("from", capacity.LONG_AGO)
     if until <= first:
         raise errors.Invalid("until", "lies at or before from")
     step = query.step * 1000
@@ -55,7 +55,7 @@ OPERATIONS = (
         on=("compute-pool/{poolId}",),
         handle=timeline,
         summary="Show what a pool holds and has left over time, in steps",
-        refusals=(errors.AccessDenied, errors.NotFound, errors.ProjectionBehind),
+        refusals=(errors.AccessDenied, errors.NotFound, errors.ProjectionBehind, errors.HistoryPruned),
         columns=("at", "resource", "total", "allocatable", "allocated", "reserved", "available", "limit"),
     ),
 )

@@ -7,7 +7,7 @@ from msgspec import Meta, Struct
 
 from domain import errors, inventory_diff, node, registry
 from domain.event import Recorded
-from domain.operation import Answer, Operation, Page, Paged
+from domain.operation import Answer, AsOf, Operation, Page, Paged
 from queries import audit, reading
 from queries.reading import Place, Reader, Row
 
@@ -21,6 +21,7 @@ class History(Paged, frozen=True, kw_only=True):
     """Newest first, where nothing else is said."""
 
     id: str
+    as_of: AsOf | None = None
     order: Annotated[Literal["asc", "desc"], Meta(description="asc: oldest first")] = "desc"
 
 
@@ -51,8 +52,11 @@ def history(query: History, read: Reader) -> Answer:
 
     Inventories are large and are compared: a page with many of them is cut short, and the cursor goes on.
     """
-    here = read.load(query.id)
-    place = reading.after(query, MARK)
+    here = reading.known(read, query.id)
+    if not here.version:
+        raise errors.NotFound("node", query.id, when=f" as of @{read.as_of}")
+    mark = MARK if read.as_of is None else f"{MARK} @{read.as_of}"
+    place = reading.after(query, mark)
     if place is not None and place[1] != query.id:
         raise errors.Invalid("cursor", "is not the nextCursor of an earlier page")
     events = _page(query, read, place, here.version)
@@ -62,7 +66,7 @@ def history(query: History, read: Reader) -> Answer:
     rows: list[Row] = [(entry.version, query.id, 0, msgspec.json.encode(entry)) for entry in entries]
     last = 1 if query.order == "desc" else here.version
     following: Place | None = (entries[-1].version, query.id) if entries and entries[-1].version != last else None
-    return reading.page(query, rows, following, here.position, MARK)
+    return reading.page(query, rows, following, here.position if read.as_of is None else read.as_of, mark)
 
 
 def _page(query: History, read: Reader, place: Place | None, head: int) -> list[Recorded]:
@@ -137,6 +141,7 @@ OPERATIONS = (
         handle=history,
         summary="Everything that happened to a node, and what each inventory changed",
         refusals=(errors.AccessDenied, errors.NotFound, errors.ProjectionBehind),
+        of_log=True,
         columns=("version", "at", "type", "actor", "admissionId"),
     ),
 )

@@ -1,6 +1,6 @@
 """As known when: the position that `asOf` names, and lists of the row versions of then (architecture.md §3)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, LiteralString
 
@@ -18,6 +18,7 @@ _LABEL: LiteralString = f"SELECT coalesce(({log_time.AS_OF}), 0), EXISTS (SELECT
 _KEPT: LiteralString = "SELECT position FROM history_horizon"
 
 
+_VERBS: tuple[LiteralString, ...] = ("FROM ", "JOIN ")
 _THEN: LiteralString = "SELECT %(_as_of)s::bigint, id, 0::bigint, coalesce(view, '') FROM ("
 _AS_WALKED: LiteralString = ") AS walked (id, view)"
 
@@ -61,6 +62,14 @@ def version_of(table: LiteralString) -> LiteralString:
     ) AS {table}"""
 
 
+def over(sql: LiteralString, **tables: LiteralString) -> LiteralString:
+    """A statement over what its tables are now or, as queries in brackets, were: `FROM name AS` and `JOIN name AS`."""
+    for name, rows in tables.items():
+        for verb in _VERBS:
+            sql = sql.replace(verb + name + " AS", verb + rows + " AS")
+    return sql
+
+
 def listed(
     read: Reader,
     request: Paged,
@@ -80,7 +89,7 @@ def listed(
     sees = reading.sight_of(read, request, through)
     fetch = partial(_read, read, request, sees.over(_THEN + of.then + _AS_WALKED), {**wanted, **sees.params})
     found, place = reading.page_of(read, request, _start(request, position), fetch, sees)
-    return reading.page(request, [_shown(read, row, view) for row in found], place, position, mark=MARK)
+    return reading.page(request, _shown(read, found, view), place, position, mark=MARK)
 
 
 def _start(request: Paged, position: int) -> Place | None:
@@ -112,12 +121,14 @@ def _now(row: Row, view: Callable[[str, Any, int], Any] | None) -> Row:
     return at, id, version, msgspec.json.encode(view(id, known, version))
 
 
-def _shown(read: Reader, row: Row, view: Callable[[str, Any, int], Any] | None) -> Row:
+def _shown(read: Reader, found: Sequence[Row], view: Callable[[str, Any, int], Any] | None) -> list[Row]:
     if view is None or read.as_of is None:
-        return row
-    id = row[1]
-    loaded = read.load_as_of(id, read.as_of)
-    return read.as_of, id, loaded.version, msgspec.json.encode(view(id, loaded.state, loaded.version))
+        return list(found)
+    ids = [row[1] for row in found]
+    return [
+        (read.as_of, id, then.version, msgspec.json.encode(view(id, then.state, then.version)))
+        for id, then in zip(ids, read.load_all_as_of(ids, read.as_of), strict=True)
+    ]
 
 
 def check_position(position: int, head: int, field: str = MARK) -> None:
@@ -146,6 +157,14 @@ def window(connection: Connection[Any], from_: int | None, until: int | None) ->
         raise errors.Invalid("until", "lies at or before from")
     low = 0 if from_ is None else label(connection, from_ - 1)[0]
     return low, None if until is None else label(connection, until - 1)[0]
+
+
+def instant(connection: Connection[Any], as_of: str) -> int | None:
+    """What was now as of then, in epoch ms: the instant that is asked for, or when the log came to the position."""
+    if not as_of.startswith("@"):
+        return int(as_of)
+    row = connection.execute(log_time.WHEN, (int(as_of[1:]),)).fetchone()
+    return None if row is None else int(row[0])
 
 
 def check_kept(connection: Connection[Any], position: int) -> None:

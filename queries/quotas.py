@@ -1,15 +1,17 @@
 """What a tenant or a project may hold, holds now, and will hold at most (domain.md §2)."""
 
-from typing import Annotated, LiteralString
+from typing import Annotated, Final, LiteralString
 
 from msgspec import Meta, Struct
 
 from domain import errors, ids, quota
-from domain.operation import Answer, Operation, Request
-from queries.reading import Reader
+from domain.operation import Answer, Known, Operation
+from projections import quotas_past
+from queries.past import over
+from queries.reading import Reader, known
 
 
-class Get(Request, frozen=True, kw_only=True):
+class Get(Known, frozen=True, kw_only=True):
     kind: quota.Kind
     id: Annotated[str, Meta(max_length=128)]
 
@@ -37,7 +39,7 @@ class View(Struct, frozen=True, kw_only=True, rename="camel"):
 _USE: LiteralString = """
 WITH claims AS (
     SELECT resource, amount, greatest(lower(during), %(now)s) AS since, upper(during) AS until
-    FROM quota_claims
+    FROM quota_claims AS claimed
     WHERE hashtextextended(scope, 0) = hashtextextended(%(scope)s, 0) AND scope = %(scope)s
       AND during && int8range(%(now)s, NULL)
 ), running AS (
@@ -56,14 +58,16 @@ SELECT DISTINCT ON (resource) resource,
        used::bigint, instant
 FROM running ORDER BY resource, used DESC, instant
 """
+_USED: Final[LiteralString] = over(_USE, quota_claims=quotas_past.CLAIMS)
 
 
 def get(query: Get, read: Reader) -> Answer:
     may_read(query.kind, query.id, read)
-    loaded = read.load(quota.stream(query.kind, query.id))
+    loaded = known(read, quota.stream(query.kind, query.id))
     state: quota.State = loaded.state
-    params = {"scope": quota.scope(query.kind, query.id), "now": read.now}
-    used = {row[0]: row[1:] for row in read.connection.execute(_USE, params).fetchall()}
+    params = {"scope": quota.scope(query.kind, query.id), "now": read.now, "_as_of": read.as_of}
+    sql = _USE if read.as_of is None else _USED
+    used = {row[0]: row[1:] for row in read.connection.execute(sql, params).fetchall()}
     resources = tuple(
         _use(resource, state.limits.get(resource), used.get(resource, (0, 0, None)))
         for resource in sorted({*state.limits, *used})
@@ -103,6 +107,6 @@ OPERATIONS = (
         decided_inside=True,
         handle=get,
         summary="Show a quota: limits, what is used now, and the peak from now on",
-        refusals=(errors.AccessDenied, errors.NotFound),
+        refusals=(errors.AccessDenied, errors.NotFound, errors.ProjectionBehind, errors.HistoryPruned),
     ),
 )

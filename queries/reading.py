@@ -53,13 +53,14 @@ class LookAhead(msgspec.Struct, frozen=True):
 class Reader(msgspec.Struct, frozen=True):
     """A connection for this query, who asks, and the log's own streams for what must be current.
 
-    `resolve` gives a thing as the caller's tenant sees it, `plan` says which things of a type an action is allowed on
-    and `allowed` decides it on each, `decide` decides the operation itself and refuses, `unseen` keeps a record of what
-    did not resolve and makes the refusal. `log` reads events by position, `visible` is the position up to which
-    everything has been read. `as_of` is the position that is asked for, None is the present; `load_as_of` folds a
-    stream up to a position, `load_version` up to a version, `versions` reads those in `(after, until]`, `at` those at
-    positions, each with the hex SHA-256 of its stored bytes. `load_all` folds several streams at once. `earlier` is the
-    position that a `diff` begins at. `position` is what the answer shows.
+    `now` is the present in epoch ms, or the instant of the past that is asked for. `resolve` gives a thing as the
+    caller's tenant sees it, `plan` says which things of a type an action is allowed on and `allowed` decides it on
+    each, `decide` decides the operation itself and refuses, `unseen` keeps a record of what did not resolve and makes
+    the refusal. `log` reads events by position, `visible` is the position up to which everything has been read. `as_of`
+    is the position that is asked for, None is the present; `load_as_of` folds a stream up to a position, `load_version`
+    up to a version, `versions` reads those in `(after, until]`, `at` those at positions, each with the hex SHA-256 of
+    its stored bytes. `load_all` and `load_all_as_of` fold several streams at once. `earlier` is the position that a
+    `diff` begins at. `position` is what the answer shows.
     """
 
     connection: Connection[Any]
@@ -76,6 +77,7 @@ class Reader(msgspec.Struct, frozen=True):
     visible: Callable[[], int]
     as_of: int | None
     load_as_of: Callable[[str, int], Any]
+    load_all_as_of: Callable[[Sequence[str], int], Sequence[Any]]
     decide: Callable[[Resource], None]
     load_version: Callable[[str, int], Any]
     versions: Callable[[str, int, int], list[Recorded]]
@@ -180,6 +182,11 @@ def page(request: Paged, rows: Sequence[Row], place: Place | None, position: int
 def cursor(request: Paged, place: Place, mark: str = "") -> str:
     """What `after` reads again."""
     return base64.urlsafe_b64encode(msgspec.json.encode((*place, _of(request, mark)))).decode()
+
+
+def known(read: Reader, stream: str) -> Any:
+    """A stream's state, as it is or as it was; version 0 where there is nothing of it."""
+    return read.load(stream) if read.as_of is None else read.load_as_of(stream, read.as_of)
 
 
 def one(read: Reader, stream: str, view: Callable[[str, Any, int], Any]) -> Answer:

@@ -5,8 +5,11 @@ from typing import Annotated, Any, Final, Literal, LiteralString
 from msgspec import Meta, Struct
 
 from domain import errors
-from domain.operation import Answer, Listing, Operation, Page
-from queries.reading import Reader, filters, listed
+from domain.operation import Answer, KnownListing, Operation, Page
+from projections import usage
+from queries import past
+from queries.past import over
+from queries.reading import Reader, filters
 
 By = Literal["tenant", "project", "pool", "gpuModel"]
 ALL: Final[tuple[By, ...]] = ("tenant", "project", "pool", "gpuModel")
@@ -24,7 +27,7 @@ _FIELDS: Final[dict[By, LiteralString]] = {
 }
 
 
-class List(Listing, frozen=True, kw_only=True):
+class List(KnownListing, frozen=True, kw_only=True):
     """What ran within `[from, until)` in epoch ms; what still runs counts until now."""
 
     from_: Annotated[int, Meta(ge=0, le=2**53, description="epoch ms, default the beginning")] | None = None
@@ -59,10 +62,10 @@ def list_(query: List, read: Reader) -> Answer:
     if len(set(query.group_by)) < len(query.group_by):
         raise errors.Invalid("groupBy", "names one of them twice")
     wanted: dict[str, Any] = filters(query, read) | {"from_": query.from_ or 0, "until": until}
-    return listed(read, query, _sql(query.group_by), wanted)
+    return past.listed(read, query, _rows(query.group_by), wanted)
 
 
-def _sql(group_by: tuple[By, ...]) -> LiteralString:
+def _rows(group_by: tuple[By, ...]) -> past.Rows:
     """Whole milliseconds are summed, and divided last. A row's place is what it is grouped by."""
     names: LiteralString = "resource"
     shown: LiteralString = ""
@@ -70,10 +73,9 @@ def _sql(group_by: tuple[By, ...]) -> LiteralString:
         if by in group_by:
             names += ", " + _COLUMNS[by]
             shown += ", '" + _FIELDS[by] + "', " + _COLUMNS[by]
-    return (
-        "SELECT 0::bigint, jsonb_build_array("
-        + names
-        + ")::text, 0::bigint, convert_to(json_strip_nulls(json_build_object("
+    id: LiteralString = "jsonb_build_array(" + names + ")::text, "
+    sums: LiteralString = (
+        "convert_to(json_strip_nulls(json_build_object("
         "'resource', resource, 'deviceHours', (sum(amount * ms)::float8 / 3600000),"
         "'gpuHours', (sum(gpus * ms)::float8 / 3600000), 'from', min(starts_at), 'until', max(ends_at)"
         + shown
@@ -82,6 +84,8 @@ def _sql(group_by: tuple[By, ...]) -> LiteralString:
         + "GROUP BY "
         + names
     )
+    then: LiteralString = "SELECT " + id + over(sums, usage_spans=usage.SPANS)
+    return past.Rows("SELECT 0::bigint, " + id + "0::bigint, " + sums, then)
 
 
 _RAN: Final[LiteralString] = """
@@ -92,7 +96,7 @@ FROM (
         SELECT resource, tenant_id, project_id, pool_id, gpu_model, amount, gpus,
                greatest(starts_at, %(from_)s::bigint) AS starts_at,
                least(coalesce(ends_at, %(until)s::bigint), %(until)s::bigint) AS ends_at
-        FROM usage_spans
+        FROM usage_spans AS spans
         WHERE (%(tenant)s::text IS NULL OR tenant_id = %(tenant)s)
           AND (%(project_id)s::text IS NULL OR project_id = %(project_id)s)
           AND (%(pool_id)s::text IS NULL OR pool_id = %(pool_id)s)
@@ -113,7 +117,7 @@ OPERATIONS = (
         on=("compute-tenant/{acting}",),
         handle=list_,
         summary="Show device-hours and GPU-hours of what ran, by tenant, project, pool and model",
-        refusals=(errors.AccessDenied, errors.ProjectionBehind),
+        refusals=(errors.AccessDenied, errors.ProjectionBehind, errors.HistoryPruned),
         columns=("tenantId", "projectId", "poolId", "gpuModel", "resource", "gpuHours", "from", "until"),
     ),
 )

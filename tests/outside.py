@@ -29,7 +29,7 @@ class Outside:
         self._lock = Lock()
         self.asked: list[Asked] = []
         self.away: set[str] = set()
-        self.refuses = False
+        self.refuses = ""
         self.meanwhile: list[Callable[[], object]] = []
         self.held: set[str] = set()
         self.approved: set[tuple[str, str]] = set()
@@ -55,7 +55,9 @@ class Outside:
             self.asked.append((action, f"{resource.type}/{resource.id}", attributes))
         while self.meanwhile:
             self.meanwhile.pop()()
-        if self.refuses or not self._released(session, action, resource.id):
+        if self.refuses:
+            return Decision(False, self.refuses, "")
+        if not self._released(session, action, resource.id):
             return Decision(False, "ACCESS_DENIED", "")
         of = Resource(resource.type, resource.id, session.tenant_id, attributes, *parent)
         made: Decision = self._inner.authorize(session, action, of)

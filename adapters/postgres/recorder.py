@@ -138,6 +138,16 @@ class Recorder(PostgresApplicationRecorder):
                 f"{_STREAM} AND notification_id <= %s ORDER BY originator_version", window, prepare=True, binary=True
             ).fetchall()
 
+    def select_all(self, versions: Mapping[str, int], upto: int) -> list[tuple[Any, ...]]:
+        """Rows of several streams, each behind its version, at positions not beyond `upto`."""
+        if not versions:
+            return []
+        sql = f"SELECT * FROM ({_OF_ALL}) AS found WHERE notification_id <= %s"
+        with self.pool.connection() as connection:
+            return connection.execute(
+                sql.encode(), (list(versions), list(versions.values()), upto), prepare=True, binary=True
+            ).fetchall()
+
     def select_log(self, after: int, upto: int, limit: int) -> list[tuple[Any, ...]]:
         """Rows of all streams in position order."""
         sql = """

@@ -32,7 +32,7 @@ _LATEST_OF_ALL: LiteralString = """
 SELECT stream, originator_version, position, event_id, correlation, state FROM unnest(%s::text[]) AS asked (stream),
 LATERAL (
     SELECT originator_version, position, event_id, correlation, state FROM stream_snapshots
-    WHERE originator_id = stream AND schema = %s ORDER BY originator_version DESC LIMIT 1
+    WHERE originator_id = stream AND schema = %s AND position <= %s ORDER BY originator_version DESC LIMIT 1
 ) AS kept
 """
 _LATER: Final = ("SELECT set_config('synchronous_commit', 'off', true)", ())
@@ -80,13 +80,13 @@ def latest(pool: Pool, stream: str, version: int = LAST, position: int = LAST) -
         return None
 
 
-def latest_of_all(pool: Pool, streams: Sequence[str]) -> dict[str, Loaded]:
-    """The newest state of each of these streams that has one to go on from."""
+def latest_of_all(pool: Pool, streams: Sequence[str], position: int = LAST) -> dict[str, Loaded]:
+    """The newest state of each of these streams that has one to go on from, none beyond this position."""
     kept = [stream for stream in streams if registry.kind(stream).snapshot_every]
     if not kept:
         return {}
     with pool.connection() as connection:
-        rows = connection.execute(_LATEST_OF_ALL, (kept, schema()), prepare=True, binary=True).fetchall()
+        rows = connection.execute(_LATEST_OF_ALL, (kept, schema(), position), prepare=True, binary=True).fetchall()
     found = {}
     for stream, *row, state in rows:
         try:

@@ -101,6 +101,10 @@ class EventStore(CatalogReader):
         if not loaded.version:
             return
         self._remember(stream, loaded)
+        self._keep(stream, before, loaded)
+
+    def _keep(self, stream: str, before: Loaded, loaded: Loaded) -> None:
+        """A snapshot where many events had to be folded: who asks next need not."""
         if loaded.version - before.version >= registry.kind(stream).snapshot_every > 0:
             snapshots.take(self._pool, stream, loaded)
 
@@ -108,8 +112,19 @@ class EventStore(CatalogReader):
         """The state after everything up to this position of the log; version 0 when there was nothing of it."""
         before = snapshots.latest(self._pool, stream, position=position)
         before = before or Loaded(registry.kind(stream).initial, 0)
-        rows = self._recorder.select_rows(stream, before.version, upto=position)
-        return _folded(stream, before, rows)
+        loaded = _folded(stream, before, self._recorder.select_rows(stream, before.version, upto=position))
+        self._keep(stream, before, loaded)
+        return loaded
+
+    def load_all_as_of(self, streams: Sequence[str], position: int) -> list[Loaded]:
+        """As `load_as_of`, for several in one query, and one before it for those that may have a snapshot."""
+        kept = snapshots.latest_of_all(self._pool, list(dict.fromkeys(streams)), position)
+        before = {one: kept.get(one) or Loaded(registry.kind(one).initial, 0) for one in streams}
+        since: dict[str, list[tuple[Any, ...]]] = {stream: [] for stream in before}
+        for row in self._recorder.select_all(_versions(before), position):
+            since[row[0]].append(row)
+        after = {stream: _folded(stream, one, since[stream]) for stream, one in before.items()}
+        return [after[stream] for stream in streams]
 
     def _remember(self, stream: str, loaded: Loaded) -> None:
         with self._guard:

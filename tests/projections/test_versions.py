@@ -99,7 +99,7 @@ def reading(facts: Facts, as_of: int) -> Iterator[Reader]:
         yield Reader(
             connection, SESSION, 0, as_of, store.load, store.history, lambda type, id: None,
             lambda action, type: Plan("always"), lambda action, resources: (), unseen,
-            store.log, lambda: 0, as_of, store.load_as_of,
+            store.log, lambda: 0, as_of, store.load_as_of, store.load_all_as_of,
             lambda resource: None,
             store.load, store.versions, store.at, store.load_all,
             LookAhead(

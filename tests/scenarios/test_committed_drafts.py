@@ -5,12 +5,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from adapters.iam import tokens
 from adapters.registry import OPERATIONS
 from commands import extensions
 from domain import extension, reservation
-from domain.event import Fence
+from domain.event import Append, Change, Fence, Meta
 from facts import differences
 from given import RESOLVER, Client, Plane
 from outside import Outside
@@ -115,15 +116,26 @@ def test_a_decider_that_is_away_leaves_the_draft_and_it_is_decided_when_asked_ag
 
 def test_what_is_refused_is_denied_and_kept_so(plane: Plane, outside: Outside) -> None:
     pool_id, _ = plane.fleet()
-    outside.refuses = True
+    outside.refuses = "ACCESS_DENIED"
     refused = plane.acme.reserve(pool_id, "job")
     assert (refused.status_code, refused.json()["code"]) == (403, "ACCESS_DENIED")
     assert shown_as(plane, refused.json()["reservationId"]) == "denied"
-    outside.refuses = False
+    outside.refuses = ""
     again = plane.acme.reserve(pool_id, "job")
     assert (again.status_code, again.headers["idempotency-replayed"]) == (403, "true")
     assert len(outside.of(CREATE)) == 1
     assert len(plane.refusals()) == 1
+
+
+def test_who_has_to_sign_in_anew_asks_the_same_again(plane: Plane, outside: Outside) -> None:
+    pool_id, _ = plane.fleet()
+    outside.refuses = "MFA_REQUIRED"
+    refused = plane.acme.reserve(pool_id, "job")
+    assert (refused.status_code, refused.json()["code"]) == (403, "MFA_REQUIRED")
+    outside.refuses = ""
+    (reservation_id,) = drafts(plane)
+    made = plane.acme.reserve(pool_id, "job").json()
+    assert (made["id"], made["state"]) == (reservation_id, "placed")
 
 
 def shown_as(plane: Plane, reservation_id: str) -> Any:
@@ -232,6 +244,22 @@ def test_a_draft_that_nobody_decides_on_expires_after_a_quarter_of_an_hour(
     assert differences(database) == []
 
 
+def test_the_worker_closes_both_kinds(plane: Plane) -> None:
+    pool_id, _ = plane.fleet()
+    made = plane.acme.reserve(pool_id, startsAt=plane.store.now() + HOUR).json()
+    long_ago = plane.store.now() - 15 * MINUTE
+    draft = replace(plane.store.load(made["id"]).state.draft, at=long_ago, committed=True)
+    moved = extension.Drafted(made["id"], "acme", "acme", 2 * HOUR, HOUR, 2.0, "b", long_ago, committed=True)
+    ids = [f"{prefix}_{'0' * 52}" for prefix in ("rsv", "ext")]
+    for id_, event in zip(ids, (draft, moved), strict=True):
+        plane.store.append(Append((Change(id_, 0, (event,)),), Meta("identity:acme/acme")))
+    for id_ in ids:
+        plane.until_state(id_, "expired", "draft")
+        closed = plane.store.history(id_)[-1]
+        assert (closed.event.reason, closed.meta.actor) == ("NotDecided", "controller:timekeeper")  # type: ignore[attr-defined]
+    assert plane.rows("SELECT 1 FROM open_drafts") == []
+
+
 def test_an_extension_is_decided_on_as_the_draft_that_it_is(plane: Plane, outside: Outside, database: str) -> None:
     pool_id, _ = plane.fleet()
     made = plane.acme.reserve(pool_id, startsAt=plane.store.now() + HOUR).json()
@@ -261,10 +289,10 @@ def test_an_extension_that_is_refused_changes_nothing_and_an_agent_may_ask_again
 ) -> None:
     pool_id, _ = plane.fleet()
     made = plane.acme.reserve(pool_id, startsAt=plane.store.now() + HOUR).json()
-    outside.refuses = True
+    outside.refuses = "ACCESS_DENIED"
     refused = extend(plane.acme, made, made["endsAt"] + HOUR, "no").json()
     assert (refused["code"], plane.store.load(refused["extensionId"]).state.status) == ("ACCESS_DENIED", "denied")
-    outside.refuses, outside.held = False, {EXTEND}
+    outside.refuses, outside.held = "", {EXTEND}
     held = extend(agent, made, made["endsAt"] + HOUR).json()
     assert (held["code"], plane.store.load(held["extensionId"]).state.status) == ("ACCESS_DENIED", "draft")
     assert shown(plane, made["id"]) == made

@@ -11,12 +11,13 @@ from eventsourcing.postgres import PostgresTrackingRecorder
 from eventsourcing.projection import Projection, ProjectionRunner
 from psycopg.conninfo import conninfo_to_dict
 
+from adapters.postgres import rebuild
 from adapters.postgres.follower import Follower
 from adapters.postgres.mapper import decode
 from adapters.postgres.pool import Pool
 from adapters.postgres.runner import Runner, reading
 from domain.event import Recorded
-from projections import history, reservations, table
+from projections import reservations, table
 from projections.projection import Async
 from tests.bench.store import events
 
@@ -33,7 +34,7 @@ WHERE notification_id <= %s ORDER BY notification_id
 
 def clear(connection: psycopg.Connection[Any]) -> None:
     """The read models as if nobody had read the log yet."""
-    tables = [name for of in table.ASYNC for name in (of.name, *history.names(of))]
+    tables = [name for of in table.ASYNC for name in rebuild.tables(of)]
     connection.execute(f"TRUNCATE {', '.join(tables)}".encode())
     connection.execute("UPDATE projection_positions SET position = 0")
 

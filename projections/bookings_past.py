@@ -1,0 +1,146 @@
+"""What was booked when: the versions of an allocation's bookings, devices and scalars, as each event left them.
+
+Rows of the append's tables change with others of their devices, so a batch reads those as well (decisions/0026).
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, LiteralString
+
+from domain import node, reservation
+from domain.event import Recorded
+from projections import books, history, versions
+from projections.books import Books, Held, Span
+from projections.documents import encode
+from projections.projection import Async, Read, Write
+from projections.versions import Versions
+
+FACETS = (
+    "reservation_id text",
+    "node_id text",
+    "pool_id text",
+    "tenant_id text",
+    "bound boolean",
+    "ended boolean",
+    "freed boolean",
+    "matters_until bigint",
+    "atoms jsonb",
+    "scalars jsonb",
+)
+"""`atoms` are [from, until] by device, `scalars` [amount, from, until] by resource, in epoch ms; until null: open."""
+
+OF_NODE = ("scalars jsonb",)
+
+TABLES = f"""
+{history.tables_of("bookings", FACETS)}
+CREATE INDEX bookings_history_by_pool ON bookings_history (pool_id, from_position);
+CREATE INDEX bookings_history_open ON bookings_history (reservation_id) WHERE to_position IS NULL;
+CREATE INDEX bookings_history_near ON bookings_history (node_id, matters_until) WHERE to_position IS NULL;
+{history.tables_of("node_scalars", OF_NODE)}
+"""
+
+_MINE: Final = versions.known("bookings", FACETS, "(reservation_id = ANY(%s) OR id = ANY(%s))")
+_NEAR: Final = versions.known(
+    "bookings",
+    FACETS,
+    """
+    EXISTS (SELECT 1 FROM unnest(%s::text[], %s::bigint[]) AS near (node_id, since)
+            WHERE near.node_id = h.node_id AND h.matters_until > near.since)
+    AND node_id = ANY(%s)
+    """,
+)
+_SCALARS: Final = versions.known("node_scalars", OF_NODE, "id = ANY(%s)")
+
+DEVICES: Final[LiteralString] = f"""(
+    SELECT atom.key AS device_id, h.id AS allocation_id, h.reservation_id, h.node_id, h.pool_id, h.tenant_id, h.bound,
+           h.ended, h.freed, int8range((atom.value ->> 0)::bigint, (atom.value ->> 1)::bigint) AS during
+    FROM bookings_history AS h CROSS JOIN LATERAL jsonb_each(h.atoms) AS atom WHERE {versions.CURRENT}
+)"""
+"""The rows of `device_bookings` as they were at `_as_of`."""
+
+SCALARS: Final[LiteralString] = f"""(
+    SELECT h.id AS allocation_id, one.key AS resource, h.reservation_id, h.node_id,
+           (one.value ->> 0)::bigint AS amount,
+           int8range((one.value ->> 1)::bigint, (one.value ->> 2)::bigint) AS during
+    FROM bookings_history AS h CROSS JOIN LATERAL jsonb_each(h.scalars) AS one WHERE {versions.CURRENT}
+)"""
+"""The rows of `scalar_bookings` as they were at `_as_of`."""
+
+
+def apply(read: Read, batch: Sequence[Recorded]) -> Iterator[Write]:
+    told = [one for one in batch if isinstance(one.event, books.TOLD)]
+    if told:
+        known = _read(read, told)
+        for recorded in told:
+            books.fold(known, recorded)
+        yield from known.versions.writes("bookings", FACETS, _columns)
+    yield from _scalars_of_nodes(read, batch)
+
+
+def _read(read: Read, told: Sequence[Recorded]) -> Books:
+    """The bookings that the batch is about, and those that they may move."""
+    streams = {one.stream for one in told if one.stream.startswith("rsv_")}
+    plans = [one.event.id for one in told if isinstance(one.event, node.PlanEnded)]
+    known = Books()
+    for id, since, *held in read(_MINE, (list(streams), plans)):
+        known.know(id, since, _held(*held))
+    begins: dict[str, int] = {}
+    for _, one in known.versions.items():
+        begins[one.node_id] = min(begins.get(one.node_id, books.FOR_EVER), one.starts_at)
+    for recorded in told:
+        for node_id, start in _booked_by(recorded):
+            begins[node_id] = min(begins.get(node_id, books.FOR_EVER), start)
+    moving = any(isinstance(one.event, books.MOVES_OTHERS) for one in told)
+    if begins and moving:
+        nodes = list(begins)
+        for id, since, *held in read(_NEAR, (nodes, list(begins.values()), nodes)):
+            known.know(id, since, _held(*held))
+    return known
+
+
+def _booked_by(recorded: Recorded) -> list[tuple[str, int]]:
+    match recorded.event:
+        case reservation.Placed(allocations=allocations, starts_at=starts_at):
+            return [(one.node_id, starts_at) for one in allocations]
+        case reservation.MemberPlaced(allocation=one, starts_at=starts_at):
+            return [(one.node_id, starts_at)]
+        case node.MaintenancePlanned(plan=plan):
+            return [(recorded.stream, plan.from_)]
+        case _:
+            return []
+
+
+def _scalars_of_nodes(read: Read, batch: Sequence[Recorded]) -> Iterator[Write]:
+    told = [(one, one.event.scalars) for one in batch if isinstance(one.event, node.DevicesChanged)]
+    if not told:
+        return
+    known: Versions[dict[str, int]] = Versions()
+    for id, since, scalars in read(_SCALARS, (list({one.stream for one, _ in told}),)):
+        known.know(id, since, scalars)
+    for one, scalars in told:
+        known.put(one.stream, scalars, one.position)
+    yield from known.writes("node_scalars", OF_NODE, lambda scalars: (encode(scalars).decode(),))
+
+
+def _columns(held: Held) -> tuple[Any, ...]:
+    return (
+        held.reservation_id,
+        held.node_id,
+        held.pool_id,
+        held.tenant_id,
+        held.bound,
+        held.ended,
+        held.freed,
+        held.matters_until,
+        encode(held.atoms).decode(),
+        encode(held.scalars).decode(),
+    )
+
+
+def _held(*row: Any) -> Held:
+    reservation_id, node_id, pool_id, tenant_id, bound, ended, freed, _, atoms, scalars = row
+    spans: dict[str, Span] = {device: tuple(span) for device, span in atoms.items()}
+    amounts = {resource: tuple(held) for resource, held in scalars.items()}
+    return Held(reservation_id, node_id, pool_id, tenant_id, bound, ended, freed, spans, amounts)
+
+
+PROJECTION = Async("bookings_past", TABLES, apply)

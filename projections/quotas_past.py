@@ -1,0 +1,95 @@
+"""What was claimed of quotas when: the versions of each reservation's claim, which its own stream makes (domain.md §5).
+
+As `projections.quotas` has them now; limits are read from the streams of quotas and offerings.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, LiteralString
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from domain import reservation
+from domain.event import Recorded
+from projections import history, versions
+from projections.documents import encode
+from projections.projection import Async, Read, Write
+from projections.versions import Versions
+
+FACETS = ("scopes jsonb", "resources jsonb", "from_at bigint", "until_at bigint")
+"""It holds each of `resources`, amounts by name, in each of `scopes`, over [from_at, until_at) in epoch ms."""
+
+TABLES = f"""
+{history.tables_of("quota_claims", FACETS)}
+CREATE INDEX quota_claims_history_open ON quota_claims_history (id) WHERE to_position IS NULL;
+"""
+
+_KNOWN: Final = versions.known("quota_claims", FACETS, "id = ANY(%s)")
+_ENDS = (
+    reservation.Released,
+    reservation.Failed,
+    reservation.Cancelled,
+    reservation.Expired,
+    reservation.Denied,
+)
+_TOLD = (
+    *_ENDS,
+    reservation.Admitted,
+    reservation.Placed,
+    reservation.Extended,
+    reservation.Preempted,
+    reservation.ReleaseStarted,
+)
+
+CLAIMS: Final[LiteralString] = f"""(
+    SELECT h.id AS reservation_id, scopes.scope, of.key AS resource, of.value::bigint AS amount,
+           int8range(h.from_at, h.until_at) AS during
+    FROM quota_claims_history AS h CROSS JOIN LATERAL jsonb_array_elements_text(h.scopes) AS scopes (scope)
+    CROSS JOIN LATERAL jsonb_each_text(h.resources) AS of WHERE {versions.CURRENT}
+)"""
+"""The rows of `quota_claims` as they were at `_as_of`."""
+
+
+class Claim(Struct, frozen=True):
+    scopes: tuple[str, ...]
+    resources: dict[str, int]
+    from_: int
+    until: int | None
+
+
+def apply(read: Read, batch: Sequence[Recorded]) -> Iterator[Write]:
+    told = [one for one in batch if isinstance(one.event, _TOLD)]
+    if not told:
+        return
+    claims: Versions[Claim] = Versions()
+    for id, since, scopes, *held in read(_KNOWN, (list({one.stream for one in told}),)):
+        claims.know(id, since, Claim(tuple(scopes), *held))
+    for one in told:
+        claims.put(one.stream, _after(claims.get(one.stream), one.event), one.position)
+    yield from claims.writes("quota_claims", FACETS, _columns)
+
+
+def _after(claim: Claim | None, event: Any) -> Claim | None:
+    if isinstance(event, _ENDS):
+        return None
+    if isinstance(event, reservation.Admitted):
+        of = event.claimed
+        return Claim(of.scopes, of.resources, of.from_, of.until) if of.scopes and of.resources else None
+    if claim is None:
+        return None
+    match event:
+        case reservation.Placed(claimed=claimed, queued=True) | reservation.Extended(claimed=claimed):
+            return replace(claim, from_=claimed.from_, until=claimed.until)
+        case reservation.Preempted(ends_at=ends_at) if claim.until is not None and claim.until > ends_at:
+            return replace(claim, until=max(claim.from_ + 1, ends_at))
+        case reservation.ReleaseStarted():
+            return replace(claim, until=None)
+        case _:
+            return claim
+
+
+def _columns(claim: Claim) -> tuple[Any, ...]:
+    return encode(claim.scopes).decode(), encode(claim.resources).decode(), claim.from_, claim.until
+
+
+PROJECTION = Async("quotas_past", TABLES, apply)
