@@ -105,12 +105,9 @@ class Dispatcher:
                 for position in (as_of, earlier):
                     if position is not None and not operation.of_log:
                         past.check_kept(connection, position)
-<<<<<<< HEAD
-                read = self._reader(connection, operation, call, call.session, questions, as_of, earlier)
-=======
+                named: str | None = getattr(request, "as_of", None)
                 then = None if named is None else past.instant(connection, named)
-                read = self._reader(connection, operation, call, call.session, as_of, earlier, then)
->>>>>>> main
+                read = self._reader(connection, operation, call, call.session, questions, as_of, earlier, then)
                 answer: Answer = operation.handle(request, read)
                 return answer
             finally:
@@ -159,12 +156,8 @@ class Dispatcher:
             self._visible,
             as_of,
             self._store.load_as_of,
-<<<<<<< HEAD
-            questions.decide,
-=======
             self._store.load_all_as_of,
-            decide,
->>>>>>> main
+            questions.decide,
             self._store.load,
             self._store.versions,
             self._store.at,

@@ -217,7 +217,7 @@ def _apply(asked: Asked, loaded: Loaded, unit: Unit) -> Outcome:
 
 
 def _not_allowed(asked: Asked, loaded: Loaded, refusal: errors.AccessDenied, unit: Unit) -> Outcome:
-    """Not kept is a no to an agent, whose person may approve, and to who is to sign in anew: they ask the same again."""
+    """Not kept is a no to an agent, whose person may approve, and to who is to sign in anew: they ask again."""
     if unit.session.session_kind != "delegated" and refusal.code not in errors.STEP_UP:
         return _denied(asked, loaded, refusal, admitted=False)
     refusal.extra |= _names(asked)
