@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: install demo test lint types contracts check bench bench-store bench-growth bench-agents bench-place torture \
+.PHONY: install demo test lint types contracts check bench bench-store bench-growth bench-agents bench-place bench-iam torture \
 	histories docs lock clean
 
 install: $(INSTALLED)
@@ -44,6 +44,9 @@ bench-agents: install
 
 bench-place: install
 	$(BIN)/python -m tests.bench.place
+
+bench-iam: install
+	$(BIN)/python -m tests.bench.iam
 
 bench-growth: install
 	$(BIN)/python -m tests.bench.growth

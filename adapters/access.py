@@ -106,5 +106,8 @@ def _better(to: connection.Connection, store: EventStore) -> Access:
         workers.close()
         client.close()
 
+    def health() -> Mapping[str, str]:
+        return {"tenantTree": (tree.trouble or "ok") if to.service_key_file else "no service key"}
+
     start = tree.start if to.service_key_file else _nothing
-    return Access(authorizer, reading, blocks=True, routes=routes, start=start, stop=stop)
+    return Access(authorizer, reading, blocks=True, routes=routes, health=health, start=start, stop=stop)

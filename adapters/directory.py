@@ -5,9 +5,10 @@ from typing import Final
 
 from adapters.postgres.store import EventStore
 from commands.acting import act
+from commands.ports import Loaded
 from domain import tenant
 from domain.access import Tenant
-from domain.event import Change, Event, Meta
+from domain.event import Change, Meta
 
 ACTOR: Final = "controller:directory"
 NOWHERE: Final[frozenset[str]] = frozenset()
@@ -24,22 +25,22 @@ def record(
     tree = {one.id: one for one in tenants}
 
     def decide() -> list[Change]:
+        gone = set(store.tenants()) - set(tree)
+        every = [*tree, *sorted(gone)]
+        known = dict(zip(every, store.load_all([tenant.stream(id) for id in every]), strict=True))
+        parents = {id: known[id].state.parent for id in gone}
+        found = [tenant.Recorded(one.id, one.status, one.parent) for one in tree.values()]
+        found += [tenant.Recorded(id, "deleted", parents[id]) for id in sorted(gone) if not _below(id, parents, unread)]
         changes = [] if digest is None else _loaded(store, digest)
-        for found in tree.values():
-            stream = tenant.stream(found.id)
-            known = store.load(stream)
-            event: Event = tenant.Recorded(found.id, found.status, found.parent)
-            if known.version == 0 or (known.state.status, known.state.parent) != (found.status, found.parent):
-                changes.append(Change(stream, known.version, (event,)))
-        missing = {gone: store.load(tenant.stream(gone)) for gone in set(store.tenants()) - set(tree)}
-        parents = {gone: known.state.parent for gone, known in missing.items()}
-        for gone, known in missing.items():
-            if not _below(gone, parents, unread):
-                event = tenant.Recorded(gone, "deleted", known.state.parent)
-                changes.append(Change(tenant.stream(gone), known.version, (event,)))
-        return changes
+        return [*changes, *(_change(event, known[event.tenant_id]) for event in found)]
 
     act(store, Meta(ACTOR), decide)
+
+
+def _change(event: tenant.Recorded, known: Loaded) -> Change:
+    """Without events where the log says the same already."""
+    same = known.version > 0 and (known.state.status, known.state.parent) == (event.status, event.parent)
+    return Change(tenant.stream(event.tenant_id), known.version, () if same else (event,))
 
 
 def _loaded(store: EventStore, digest: str) -> list[Change]:

@@ -15,9 +15,10 @@ from adapters.calendars import Calendars
 from adapters.controller import Controller
 from adapters.postgres.leases import TTL_S
 from adapters.postgres.pool import Pool
+from commands import extensions
 from commands.controllers import presence, replacing, scheduler, timekeeper
 from commands.ports import Ports
-from domain import errors
+from domain import errors, reservation_terms
 from domain.event import Fence
 
 log = logging.getLogger(__name__)
@@ -37,6 +38,10 @@ SELECT clock.now, ARRAY(
         (SELECT id, due_rank, due_at FROM reservations
          WHERE due_rank = 1 AND due_at <= clock.now AND NOT id = ANY(%(resting)s)
          ORDER BY due_at, id LIMIT %(most)s)
+        UNION ALL
+        (SELECT id, 0, since FROM open_drafts
+         WHERE since <= clock.now - %(draft_ms)s AND id LIKE 'ext@_%%' ESCAPE '@' AND NOT id = ANY(%(resting)s)
+         ORDER BY since, id LIMIT %(most)s)
     ) AS due ORDER BY due_rank, due_at, id LIMIT %(most)s
 )
 FROM (SELECT database_ms() AS now OFFSET 0) AS clock
@@ -96,10 +101,15 @@ class Worker:
         now, due = self._due()
         running = presence.begun(self._last, fence.epoch, began_s, now, TTL_S)
         for id in due:
-            self._controller.one(partial(timekeeper.step, self._ports.store, id, fence, running.back_at), id)
+            self._controller.one(partial(self._step, id, fence, running.back_at), id)
         self._replace(fence)
         self._schedule(fence)
         self._last = replace(running, ended_s=self._monotonic())
+
+    def _step(self, id: str, fence: Fence, back_at: int) -> int | None:
+        if id.startswith("ext_"):
+            return extensions.expire(self._ports.store, id, fence)
+        return timekeeper.step(self._ports.store, id, fence, back_at)
 
     def _replace(self, fence: Fence) -> None:
         """Members that gangs lost, before anything that waits: when something may have made room, as `_schedule`.
@@ -165,7 +175,8 @@ class Worker:
 
     def _due(self) -> tuple[int, list[str]]:
         """The database's clock in epoch ms, and what is due by it."""
+        params = {"resting": self._resting.ids(), "most": AT_ONCE, "draft_ms": reservation_terms.DRAFT_MS}
         with self._pool.connection() as connection:
-            row = connection.execute(_DUE, {"resting": self._resting.ids(), "most": AT_ONCE}, prepare=True).fetchone()
+            row = connection.execute(_DUE, params, prepare=True).fetchone()
         assert row is not None
         return row

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Final, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from commands import backfilling, budgets, placing
 from commands.ports import Offer
@@ -28,6 +29,11 @@ class Asked(Struct, frozen=True):
     version: int = 0
     until: int | None = None
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it is stored and was not decided on yet."""
+        return self.version > 0 and self.until is None
+
     def change(self, *events: reservation.Events) -> Change:
         return Change(self.id, self.version, events if self.version else (self.draft, *events))
 
@@ -37,6 +43,13 @@ def resource(asked: Asked) -> access.Resource:
     draft = asked.draft
     attributes = asking.attributes(draft)
     return access.Resource("compute-reservation", asked.id, draft.tenant_id, attributes, "compute-pool", draft.pool_id)
+
+
+def commit(asked: Asked, unit: Unit) -> Asked:
+    """The draft alone is stored, where whoever decides reads it back (domain.md §5)."""
+    draft = replace(asked.draft, committed=True)
+    unit.commit(Change(asked.id, 0, (draft,)))
+    return Asked(asked.id, draft, 1)
 
 
 def admit(asked: Asked, unit: Unit, *, confirmed: bool = False) -> Outcome:
@@ -125,7 +138,7 @@ def _place_or_queue(asked: Asked, offer: Offer | None, spends: tuple[reservation
     if room.found is None:
         return _queue(asked, spends, scopes, priority, unit, room, instead)
     claimed = reservation.Claimed(scopes, claim.resources(draft.claim), *room.window)
-    admitted = reservation.Admitted(unit.admission_id, claimed, priority)
+    admitted = reservation.Admitted(unit.admission_id, claimed, priority, asked.is_open)
     placed = reservation.Placed(
         pool_id=draft.pool_id,
         tenant_id=draft.tenant_id,
@@ -169,7 +182,7 @@ def _queue(
         return Outcome((asked.change(reservation.Expired(queued.reason, unit.now)),), refusal=refusal)
     window, _ = asking.waiting(draft, unit.now)
     claimed = reservation.Claimed(scopes, claim.resources(draft.claim), *window)
-    admitted = reservation.Admitted(unit.admission_id, claimed, priority)
+    admitted = reservation.Admitted(unit.admission_id, claimed, priority, asked.is_open)
     return Outcome((asked.change(*spends, admitted, queued),), instead=instead)
 
 

@@ -34,6 +34,8 @@ def confirm(command: Confirm, unit: Unit) -> Outcome:
     try:
         unit.decide(admitting.resource(asked), CREATE)
     except errors.AccessDenied as refusal:
+        if refusal.code in errors.STEP_UP:
+            raise
         return admitting.denied(asked, refusal, admitted=True)
     return admitting.admit(asked, unit, confirmed=state.awaits.reason == "OverBudget")
 

@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from commands.in_turn import InTurn
 from commands.ports import Ahead, Outlook, Store
 from domain import admission, catalog, errors, ids
 from domain.access import Authorizer, Resource, Session
@@ -44,11 +45,17 @@ def actor(session: Session) -> str:
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """A resource, the allowed decision on it, and the policy that it was made under."""
+    """A resource, the decision on it, and the policy that it was made under."""
 
     resource: Resource
     decided: admission.Decided
     policy_digest: str
+
+    @property
+    def refusal(self) -> errors.AccessDenied:
+        """What is told; a session that could do more to be allowed is told what."""
+        kind = errors.STEP_UP.get(self.decided.reason, errors.AccessDenied)
+        return kind(f"{self.decided.action} on {self.decided.resource} is not allowed to you")
 
 
 @dataclass
@@ -74,6 +81,7 @@ class Gatekeeper:
         self._refusals: dict[tuple[str, str, int], Refusals] = {}
         self._guard = Lock()
         self._counting = Lock()
+        self.in_turn = InTurn()
 
     def foresee(self, operation: Operation, request: Request, call: Call, key: str | None) -> Ahead:
         """What performing it asks in any case: what it declares, or else what it is decided on.
@@ -152,14 +160,19 @@ class Gatekeeper:
         return errors.NotFound(type_.removeprefix("compute-"), id_, field)
 
     def decide(self, session: Session, action: str, resource: Resource, request_id: str) -> Decision:
-        decision = self._authorizer.authorize(session, action, resource)
+        decision = self.ask(session, action, resource, request_id)
+        if not decision.decided.allowed:
+            raise decision.refusal
+        return decision
+
+    def ask(self, session: Session, action: str, resource: Resource, request_id: str) -> Decision:
+        """The decision, whatever it is; a no is recorded."""
+        made = self._authorizer.authorize(session, action, resource)
         name = f"{resource.type}/{resource.id}"
-        if not decision.allowed:
-            self.refused(session, action, name, decision.reason, request_id, decision.policy_digest)
-            refusal = errors.STEP_UP.get(decision.reason, errors.AccessDenied)
-            raise refusal(f"{action} on {name} is not allowed to you")
-        decided = admission.Decided(action, name, True, decision.reason, resource.attributes)
-        return Decision(resource, decided, decision.policy_digest)
+        if not made.allowed:
+            self.refused(session, action, name, made.reason, request_id, made.policy_digest)
+        decided = admission.Decided(action, name, made.allowed, made.reason, resource.attributes)
+        return Decision(resource, decided, made.policy_digest)
 
     def refused(self, session: Session, action: str, resource: str, reason: str, request_id: str, digest: str) -> None:
         """Record a refusal; beyond 60 a minute of one identity they are counted, not listed (domain.md §9)."""

@@ -18,6 +18,7 @@ def proceed(command: Proceed, unit: Unit) -> Outcome:
     stream = clock.stream(command.name)
     loaded = unit.load(stream)
     if loaded.version == 0:
+        unit.unseen("lease", command.name, "name")
         raise errors.NotFound("clock step of lease", command.name, "name")
     held = loaded.state.stepped is not None
     return Outcome((changed(stream, loaded, [clock.Trusted("operator", unit.now)] if held else []),))

@@ -14,6 +14,7 @@ from domain import (
     project,
     reservation,
     reservation_life,
+    reservation_terms,
     reservation_view,
 )
 from domain.operation import Call, Operation, Request
@@ -52,11 +53,21 @@ def create(command: Create, unit: Unit) -> Outcome:
     of: pool.State = unit.existing(command.pool_id, "poolId").state
     check(command, of, unit)
     asked = admitting.Asked(reservation_id, _draft(command, of, unit, body))
+    if unit.ports.authorizer.needs_committed_draft:
+        asked = admitting.commit(asked, unit)
+    return _decide(asked, unit)
+
+
+def _decide(asked: admitting.Asked, unit: Unit) -> Outcome:
     try:
         unit.decide(admitting.resource(asked))
+    except (errors.MfaRequired, errors.RecentAuthRequired):
+        raise  # once the caller has signed in again, the same request is decided anew
     except errors.AccessDenied as refusal:
-        if session.session_kind == "delegated":
+        if unit.session.session_kind == "delegated":
             return admitting.awaits(asked, "DecisionRefused", _ASK_THEM, unit, admitted=False)
+        if refusal.code in errors.STEP_UP:
+            raise  # not kept: who signs in anew asks the same again
         return admitting.denied(asked, refusal, admitted=False)
     return admitting.admit(asked, unit)
 
@@ -97,6 +108,9 @@ def _again(reservation_id: str, held: Loaded, body: str, unit: Unit) -> Outcome:
     assert state.draft is not None
     if state.draft.body != body:
         raise errors.KeyReused("this Idempotency-Key was used with another body; take a new key")
+    if state.status == "draft" and state.since + reservation_terms.DRAFT_MS > unit.now:
+        unit.resolve("compute-pool", state.draft.pool_id, "poolId")
+        return _decide(admitting.Asked(reservation_id, state.draft, held.version), unit)
     refusal: errors.Refusal | None = None
     if state.denied is not None:
         refusal = errors.again(state.denied.code, state.denied.detail, state.denied.extra)
@@ -105,6 +119,9 @@ def _again(reservation_id: str, held: Loaded, body: str, unit: Unit) -> Outcome:
     elif state.awaits is not None and state.awaits.reason == "DecisionRefused":
         asked = admitting.Asked(reservation_id, state.draft, held.version, state.awaits.until)
         return _still_awaits(asked, held, unit)
+    elif state.status in ("draft", "cancelled") or state.reason == "NotDecided":
+        refusal = errors.Conflict("it ended before it was decided on; ask again with a new key")
+        refusal.extra["reservationId"] = reservation_id
     if refusal is None:
         raise Race("the same request was answered meanwhile")
     refusal.replayed = True

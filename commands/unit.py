@@ -135,16 +135,31 @@ class Unit:
         """
         action = action or self.operation.action
         of = [one for one in self.decisions if (one.resource.id, one.decided.action) == (resource.id, action)]
-        if any(one.resource == resource for one in of):
-            return
-        self.decisions[:] = [one for one in self.decisions if one not in of]
-        self.decisions.append(self.gatekeeper.decide(self.session, action, resource, self.call.request_id))
+        known = next((one for one in of if one.resource == resource), None)
+        if known is None:
+            known = self.gatekeeper.ask(self.session, action, resource, self.call.request_id)
+            self.decisions[:] = [*(one for one in self.decisions if one not in of), known]
+        if not known.decided.allowed:
+            raise known.refusal
+
+    def commit(self, change: Change) -> None:
+        """Store a draft alone, under no admission, for a decider that reads it back before it says anything."""
+        self.ports.store.append(Append((change,), Meta(actor(self.session), correlation=self.call.request_id)))
 
 
 def perform(operation: Operation, request: Request, call: Call, ports: Ports, gatekeeper: Gatekeeper) -> Answer:
     """Run a command to its answer. A race runs it again on fresh state; a refusal is raised."""
-    body = hashlib.sha256(msgspec.json.encode(request, order="sorted")).hexdigest()
     key = _key(operation, call)
+    if key is None or not ports.authorizer.needs_committed_draft:
+        return _perform(operation, request, call, ports, gatekeeper, key)
+    with gatekeeper.in_turn.take(key):
+        return _perform(operation, request, call, ports, gatekeeper, key)
+
+
+def _perform(
+    operation: Operation, request: Request, call: Call, ports: Ports, gatekeeper: Gatekeeper, key: str | None
+) -> Answer:
+    body = hashlib.sha256(msgspec.json.encode(request, order="sorted")).hexdigest()
     races: list[Exception] = []
     decisions: list[Decision] = []
     while len(races) < ATTEMPTS:
@@ -225,11 +240,12 @@ def _append(unit: Unit, outcome: Outcome, replay: admission.Replay | None) -> Ap
         return Append(changes, outcome.meta)
     if not outcome.admitted:
         return Append(changes, Meta(actor(session), correlation=unit.call.request_id))
+    allowed = [decision for decision in unit.decisions if decision.decided.allowed]
     recorded: Event = admission.Admitted(
         caller(session),
         unit.call.request_id,
-        tuple(decision.decided for decision in unit.decisions),
-        unit.decisions[0].policy_digest if unit.decisions else "",
+        tuple(decision.decided for decision in allowed),
+        allowed[0].policy_digest if allowed else "",
         replay,
     )
     meta = Meta(actor(session), unit.admission_id, correlation=unit.call.request_id)

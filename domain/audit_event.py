@@ -1,4 +1,8 @@
-"""An event of the log as an audit event of one tenant, in Better IAM's form (iam.md §17, api.md §6)."""
+"""An event of the log as an audit event of one tenant, in Better IAM's form (iam.md §17, api.md §6).
+
+Chains hash what this says. It may say more of events that come under new names; what it says of those recorded before
+never changes.
+"""
 
 from typing import Any
 

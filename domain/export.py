@@ -3,7 +3,8 @@
 JSON Lines, each in its one canonical form. A `header` comes first, an `end` last. A tenant's export has two lines an
 event: the audit event as Better IAM writes its own, and what proves it. The fleet's has one line a leaf of the tree.
 Hashes are lower-case hex; `fill` holds hashes of 32 bytes one after the other, those of the subtrees that the lines do
-not show, and `sum` says the first 4 bytes of its SHA-256, so that a damaged one is found in its own line.
+not show. `check`, the last field of each line of ours, is the beginning of the SHA-256 of the line without it: what was
+damaged is found in its own line, where the root alone would only say that something is.
 """
 
 import base64
@@ -14,6 +15,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from domain import audit_event, canonical, node, node_view
 from domain.event import Recorded
@@ -43,7 +45,6 @@ class Since(Line, frozen=True, kw_only=True):
     size: int
     root: str
     proof: str = ""
-    sum: str = ""
 
 
 class Header(Line, frozen=True, kw_only=True, tag_field="line", tag="header"):
@@ -62,7 +63,7 @@ class Header(Line, frozen=True, kw_only=True, tag_field="line", tag="header"):
     heads: tuple[Head, ...] = ()
     since: Since | None = None
     fill: str = ""
-    sum: str = ""
+    check: str = ""
 
 
 class Proof(Line, frozen=True, kw_only=True, tag_field="line", tag="proof"):
@@ -73,9 +74,9 @@ class Proof(Line, frozen=True, kw_only=True, tag_field="line", tag="proof"):
     of: int
     index: int
     fill: str = ""
-    sum: str = ""
     stored: str | None = None
     stored_base64: str | None = None
+    check: str = ""
 
 
 class Row(Line, frozen=True, kw_only=True, tag_field="line", tag="leaf"):
@@ -94,6 +95,7 @@ class Row(Line, frozen=True, kw_only=True, tag_field="line", tag="leaf"):
     stored: str | None = None
     stored_base64: str | None = None
     chains: tuple[Head, ...] = ()
+    check: str = ""
 
     @property
     def leaf(self) -> Leaf:
@@ -106,18 +108,22 @@ class End(Line, frozen=True, kw_only=True, tag_field="line", tag="end"):
     """
 
     fill: str = ""
-    sum: str = ""
     heads: tuple[Head, ...] = ()
     next: int | None = None
     lines: int
     sha256: str
+    check: str = ""
 
+
+Ours = Header | Proof | Row | End
 
 _encode = msgspec.json.Encoder().encode
 
 
-def line(of: Line) -> bytes:
-    return _encode(of) + b"\n"
+def line(of: Ours) -> bytes:
+    """A line with its check, whatever it says of that itself."""
+    body = _encode(replace(of, check="") if of.check else of)
+    return b'%s,"check":"%s"}\n' % (body[:-1], sha256(body).hexdigest()[:8].encode())
 
 
 def event_line(event: dict[str, Any]) -> bytes:
@@ -127,11 +133,6 @@ def event_line(event: dict[str, Any]) -> bytes:
 
 def packed(hashes: Iterable[bytes]) -> str:
     return b"".join(hashes).hex()
-
-
-def summed(fill: str) -> str:
-    """The check of one fill; none needs none."""
-    return sha256(fill.encode()).hexdigest()[:8] if fill else ""
 
 
 def bytes_of(fill: str) -> bytes | None:

@@ -70,6 +70,6 @@ def _end(walk: Walk, end: End, digest: str) -> None:
     walk.verdict.next = end.next
     if end.lines != walk.number - 1:
         walk.fault("end", "lines", f"is {end.lines}, there are {walk.number - 1} before this one")
-    walk.finish(end.fill, end.sum)
+    walk.finish(end.fill)
     if end.sha256 != digest:
         walk.fault("end", "sha256", f"is {printable(end.sha256)}, the lines before have {digest}")

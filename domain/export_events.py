@@ -44,7 +44,7 @@ class Events:
         if isinstance(self._before, str):
             walk.verdict.head = chain.Head(self._next - 1, self._before)
         if self._seen != header.count:
-            walk.fault("end", "count", f"{self._seen} events came, the header says {header.count}")
+            walk.verdict.faults.add(1, "header", "count", f"is {header.count}, and {self._seen} events came")
         heads = [(head.tenant_id, head.at, head.hash) for head in end.heads]
         if heads != [(header.tenant_id, self._next - 1, self._before)]:
             says = f"does not say where the chain ended: sequence {self._next - 1}, hash {printable(self._before)}"
@@ -122,7 +122,7 @@ class Events:
             walk.fault(where, "metadata.position", f"is {metadata['position']}, behind {self._position}")
         self._position = metadata["position"]
         if walk.place(proof.index, where):
-            walk.fill(proof.index, proof.fill, proof.sum, where)
+            walk.fill(proof.index, proof.fill, where)
             walk.leaf(leaf.hashed(_leaf(event)))
 
     def _bytes(self, proof: Proof, event: Event, where: str) -> None:

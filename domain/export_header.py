@@ -9,7 +9,7 @@ from msgspec import Struct
 from domain import chain, checkpoint, cover, export, merkle
 from domain.checkpoint import Checkpoint, Key, Unsound, Verify
 from domain.event import Recorded
-from domain.export import Header, Since
+from domain.export import Header, Ours, Since
 from domain.export_report import Verdict
 
 Decode = Callable[[str, int, str, bytes, int, int], Recorded]
@@ -49,8 +49,8 @@ def read(raw: bytes, trust: Trust, verdict: Verdict) -> Known | None:
     if header.format != export.FORMAT:
         fault("format", f"is {header.format[:80]!r}; this program reads {export.FORMAT}")
         return None
-    if export.line(header) != raw:
-        fault("line", "is not in its one canonical form")
+    if (unsound := unsealed(header, raw)) is not None:
+        fault(*unsound)
     verdict.scope, verdict.tenant_id = header.scope, header.tenant_id or ""
     verdict.first, verdict.count = header.first, header.count
     _check_range(header, fault)
@@ -91,7 +91,7 @@ def _check_range(header: Header, fault: Callable[[str, str], None]) -> None:
         fault("heads", f"is at sequence {header.heads[0].at}, before {header.first} it should be {header.first - 1}")
     elif header.first == 1 and header.heads[0].hash != chain.ORIGIN:
         fault("heads", f"says hash {header.heads[0].hash[:80]!r}; a chain begins behind 64 zeros")
-    if header.fill or header.sum:
+    if header.fill:
         fault("fill", "is for exports of the fleet")
 
 
@@ -133,9 +133,7 @@ def _opened(note: str, key: Key, trust: Trust, field: str, fault: Callable[[str,
 def _since(since: Since, current: Checkpoint | None, fault: Callable[[str, str], None]) -> Since | None:
     """An earlier size that is proved to be the beginning of this one."""
     proof, root = export.bytes_of(since.proof), export.bytes_of(since.root)
-    if export.summed(since.proof) != since.sum:
-        fault("since.proof", "is damaged: its sum is not the one beside it")
-    elif proof is None:
+    if proof is None:
         fault("since.proof", "is not lower-case hex of whole hashes")
     elif root is None or len(root) != merkle.HASH:
         fault("since.root", "is not one hash in lower-case hex")
@@ -199,10 +197,19 @@ def compare_roots(kept: Checkpoint, root: str, verdict: Verdict) -> None:
     verdict.faults.add(0, "", "root", says)
 
 
-def filled(tree: cover.Cover, upto: int, fill: str, sum: str) -> str | None:
+def unsealed(of: Ours, raw: bytes) -> tuple[str, str] | None:
+    """The field and what is wrong, where a line was not written as it stands."""
+    written = export.line(of)
+    if written == raw:
+        return None
+    check = written[-11:-3].decode()
+    if of.check == check:
+        return "line", "is not in its one canonical form"
+    return "check", f"is {of.check[:80]!r} and should be {check!r}: the line is damaged"
+
+
+def filled(tree: cover.Cover, upto: int, fill: str) -> str | None:
     """Cover the tree up to a leaf with what a line gives; else what is wrong with that."""
-    if export.summed(fill) != sum:
-        return "is damaged: its sum is not the one beside it"
     raw = export.bytes_of(fill)
     if raw is None:
         return "is not lower-case hex of whole hashes"

@@ -20,7 +20,7 @@ class Leaves:
         self._position = 0
         self._seen = 0
         if walk.whole:
-            walk.fill(header.first, header.fill, header.sum, "header")
+            walk.fill(header.first, header.fill, "header")
 
     def line(self, raw: bytes) -> None:
         walk, due = self._walk, f"leaf {self._next} is due"
@@ -51,7 +51,7 @@ class Leaves:
         walk, header = self._walk, self._walk.header
         walk.verdict.checked = self._seen
         if self._seen != header.count:
-            walk.fault("end", "count", f"{self._seen} leaves came, the header says {header.count}")
+            walk.verdict.faults.add(1, "header", "count", f"is {header.count}, and {self._seen} leaves came")
         ends = tuple(Head(tenant_id=id, at=at.sequence, hash=at.hash) for id, at in sorted(self._heads.items()))
         if end.heads != ends:
             known = {head.tenant_id: head for head in end.heads}

@@ -4,15 +4,15 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from domain import export, export_header
+from domain import export_header
 from domain.checkpoint import Checkpoint
 from domain.cover import Cover
 from domain.event import Recorded
-from domain.export import Line
+from domain.export import End, Proof, Row
 from domain.export_header import Known, Trust
 from domain.export_report import Verdict
 
-L = TypeVar("L", bound=Line)
+L = TypeVar("L", Proof, Row, End)
 
 UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeError)
 """What decoding a hostile line raises."""
@@ -42,13 +42,13 @@ class Walk:
         except UNREADABLE as wrong:
             self.fault(where, "line", f"cannot be read: {printable(str(wrong))}")
             return None
-        if export.line(found) != raw:
-            self.fault(where, "line", "is not in its one canonical form")
+        if (unsound := export_header.unsealed(found, raw)) is not None:
+            self.fault(where, *unsound)
         return found
 
-    def fill(self, upto: int, fill: str, sum: str, where: str) -> None:
+    def fill(self, upto: int, fill: str, where: str) -> None:
         """Cover the leaves up to one. `whole` is over where that fails."""
-        wrong = export_header.filled(self.tree, upto, fill, sum)
+        wrong = export_header.filled(self.tree, upto, fill)
         if wrong is not None:
             self.whole = False
             self.fault(where, "fill", wrong)
@@ -66,11 +66,11 @@ class Walk:
             self.fault(where, "index", f"is {index}, the checkpoint's tree has {self.current.size} leaves")
         return self.whole
 
-    def finish(self, fill: str, sum: str) -> None:
+    def finish(self, fill: str) -> None:
         """What covers the rest of the tree: it must now have the root that was signed."""
         if not self.whole or self.current is None:
             return
-        self.fill(self.current.size, fill, sum, "end")
+        self.fill(self.current.size, fill, "end")
         root = self.tree.root()
         if self.whole and root != self.current.root:
             says = f"the lines add up to root {root.hex()}, the checkpoint signs {self.current.root.hex()}"

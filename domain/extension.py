@@ -10,13 +10,13 @@ from msgspec.structs import replace
 
 from domain.event import Event
 
-Status = Literal["draft", "denied", "applied"]
+Status = Literal["draft", "denied", "applied", "expired"]
 
 
 class Drafted(Event, frozen=True, tag="extension.drafted.1"):
     """The exact request that the decision was made on: `duration_hours` is the reservation's new total.
 
-    `body` is the SHA-256 of the request's canonical JSON; instants are epoch ms.
+    `body` is the SHA-256 of the request's canonical JSON; instants are epoch ms. `committed` as a reservation's draft.
     """
 
     reservation_id: str
@@ -27,6 +27,7 @@ class Drafted(Event, frozen=True, tag="extension.drafted.1"):
     duration_hours: float
     body: str
     at: int
+    committed: bool = False
 
 
 class Denied(Event, frozen=True, tag="extension.denied.1"):
@@ -45,7 +46,14 @@ class Applied(Event, frozen=True, tag="extension.applied.1"):
     at: int
 
 
-Events = Drafted | Denied | Applied
+class Expired(Event, frozen=True, tag="extension.expired.1"):
+    """It was an open draft for too long."""
+
+    reason: str
+    at: int
+
+
+Events = Drafted | Denied | Applied | Expired
 
 
 class State(Struct, frozen=True):
@@ -53,6 +61,7 @@ class State(Struct, frozen=True):
     draft: Drafted | None = None
     denied: Denied | None = None
     admission_id: str | None = None
+    expired: Expired | None = None
 
 
 class View(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -80,6 +89,8 @@ def evolve(state: State, event: Events) -> State:
             return replace(state, status="denied", denied=event)
         case Applied(admission_id=admission_id):
             return replace(state, status="applied", admission_id=admission_id)
+        case Expired():
+            return replace(state, status="expired", expired=event)
         case _:
             assert_never(event)
 
@@ -92,7 +103,7 @@ def view(id: str, state: State, version: int) -> View:
         reservation_id=draft.reservation_id,
         tenant_id=draft.tenant_id,
         state=state.status,
-        state_reason=state.denied.reason if state.denied else None,
+        state_reason=over.reason if (over := state.denied or state.expired) else None,
         state_detail=state.denied.detail if state.denied else None,
         ends_at=draft.ends_at,
         former_ends_at=draft.former_ends_at,

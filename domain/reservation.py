@@ -49,7 +49,10 @@ class Claimed(Struct, frozen=True, rename="camel"):
 
 
 class Drafted(Event, frozen=True, tag="reservation.drafted.1"):
-    """The exact request that the decision was made on. `body` is the SHA-256 of the request's canonical JSON."""
+    """The exact request that the decision was made on. `body` is the SHA-256 of the request's canonical JSON.
+
+    One that is `committed` was stored before it was decided on, alone, for a decider that reads it back: it is open.
+    """
 
     tenant_id: str
     identity_id: str
@@ -69,6 +72,7 @@ class Drafted(Event, frozen=True, tag="reservation.drafted.1"):
     starts_at: int | None = None
     lease_seconds: int | None = None
     project_id: str | None = None
+    committed: bool = False
 
 
 class Denied(Event, frozen=True, tag="reservation.denied.1"):
@@ -106,11 +110,12 @@ class Budgeted(Event, frozen=True, tag="reservation.budgeted.2"):
 
 
 class Admitted(Event, frozen=True, tag="reservation.admitted.1"):
-    """Allowed; from here on it holds quota."""
+    """Allowed; from here on it holds quota. `was_open` says that it was an open draft until then."""
 
     admission_id: str
     claimed: Claimed
     priority: int
+    was_open: bool = False
 
 
 class Queued(Event, frozen=True, tag="reservation.queued.1"):

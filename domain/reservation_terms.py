@@ -9,6 +9,9 @@ from domain.reservation import Activated, Ending, Events, State
 
 NOTICE_MS: Final = 60 * 60_000
 DRAFT_MS: Final = 15 * 60_000
+"""How long a draft that is stored waits to be decided on, a reservation's or an extension's."""
+DRAFTS: Final = 100
+"""How many of them an identity may have open."""
 CONFIRM_MS: Final = 30 * 60_000
 
 

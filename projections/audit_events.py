@@ -33,7 +33,11 @@ CREATE INDEX audit_events_by_action ON audit_events (action, position);
 CREATE INDEX audit_events_by_resource ON audit_events (resource_id, position);
 CREATE INDEX audit_events_by_admission ON audit_events (admission_id, position) WHERE admission_id IS NOT NULL;
 CREATE INDEX audit_events_by_request ON audit_events (request_id, position) WHERE request_id IS NOT NULL;
+CREATE INDEX audit_events_by_reason ON audit_events (reason, position) WHERE reason IS NOT NULL;
+CREATE INDEX audit_events_by_agent ON audit_events (agent_id, position) WHERE agent_id IS NOT NULL;
+CREATE INDEX audit_events_by_delegation ON audit_events (delegation_id, position) WHERE delegation_id IS NOT NULL;
 CREATE INDEX audit_events_denied ON audit_events (position) WHERE denied;
+CREATE INDEX audit_events_denied_in ON audit_events (acting_tenant, position) WHERE denied;
 CREATE TABLE audit_events_of (
     tenant_id text COLLATE "C" NOT NULL,
     position bigint NOT NULL,
@@ -68,14 +72,15 @@ def apply(read: Read, batch: Sequence[Recorded]) -> Iterator[Write]:
 def row(recorded: Recorded) -> tuple[Any, ...]:
     """An event as it is found again. `actor` is the id of an identity, or `agent:…` or `controller:…` as it is.
 
-    A decision is found by the last thing that it was made on, any other event by its stream.
+    A decision is found by the last thing that it was made on, any other event by its stream. The request is the
+    decision's: what it led to names its admission.
     """
     event, meta, name = recorded.event, recorded.meta, tag(recorded.event)
     acting_tenant, actor = who(meta.actor)
     if not isinstance(event, admission.Events):
         kind = catalog.GOT_AS.get(recorded.stream.partition("_")[0])
         type_ = kind[0] if kind else None
-        rest = (acting_tenant, actor, None, None, False, None, meta.admission, meta.correlation)
+        rest = (acting_tenant, actor, None, None, False, None, meta.admission, None)
         return (recorded.position, name, name, type_, recorded.stream, *rest)
     action, resource, reason = _decided(event)
     type_, _, id_ = resource.partition("/")

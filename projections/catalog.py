@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from domain import asking, node, offering, pool, project, reservation, site, tenant
+from domain import asking, extension, node, offering, pool, project, reservation, site, tenant
 from domain.event import Recorded
 from projections.projection import Inline, Phase, Statement
 
@@ -64,6 +64,8 @@ def _of_node(stream: str, event: node.Events) -> Iterator[Statement]:
                 trust=event.trust,
                 gpuCount=0,
             )
+        case node.Enrolled():
+            yield _set("compute-node", stream, lifecycle="enrolling")
         case node.Inventoried():
             yield _set("compute-node", stream, gpuModel=event.gpu_model, gpuCount=event.gpu_count)
         case node.Assigned():
@@ -73,6 +75,25 @@ def _of_node(stream: str, event: node.Events) -> Iterator[Statement]:
             yield _set("compute-node", stream, lifecycle=event.provision)
         case _:
             pass
+
+
+def _of_extension(stream: str, event: extension.Events) -> Iterator[Statement]:
+    """An open draft is decided on as the reservation would be: it has that one's row, with the new total."""
+    match event:
+        case extension.Drafted(committed=True):
+            sql = """
+            INSERT INTO catalog (type, id, tenant_id, parent_id, attributes)
+            SELECT type, %s, tenant_id, parent_id, attributes || %s::jsonb
+            FROM catalog WHERE type = 'compute-reservation' AND id = %s
+            """
+            total = msgspec.json.encode({"durationHours": event.duration_hours}).decode()
+            params = (stream, total, event.reservation_id)
+            yield Statement(Phase.CATALOG, stream, sql, params)
+        case extension.Drafted():
+            pass
+        case _:
+            sql = "DELETE FROM catalog WHERE type = 'compute-reservation' AND id = %s"
+            yield Statement(Phase.CATALOG, stream, sql, (stream,))
 
 
 def _of_offering(stream: str, event: offering.Events) -> Iterator[Statement]:
@@ -129,6 +150,8 @@ def fold(recorded: Recorded) -> Iterator[Statement]:
         case reservation.Drafted() as event:
             decided = asking.attributes(event)
             yield _put("compute-reservation", stream, event.tenant_id, event.pool_id, **decided)
+        case extension.Drafted() | extension.Denied() | extension.Applied() | extension.Expired() as event:
+            yield from _of_extension(stream, event)
         case reservation.Extended(claimed=claimed):
             hours = (claimed.until - claimed.from_) / 3_600_000
             yield _set("compute-reservation", stream, durationHours=hours)

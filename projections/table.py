@@ -10,6 +10,7 @@ from projections import (
     budgets_past,
     catalog,
     devices,
+    drafts,
     extensions,
     gates,
     join_tokens,
@@ -37,6 +38,7 @@ INLINE: Final = (
     queue.PROJECTION,
     keys.PROJECTION,
     catalog.PROJECTION,
+    drafts.PROJECTION,
 )
 ASYNC: Final = (
     sites.PROJECTION,

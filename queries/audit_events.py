@@ -21,6 +21,7 @@ Text = Annotated[str, Meta(min_length=1, max_length=256)]
 Glob = Annotated[str, Meta(max_length=128)]
 Instant = Annotated[int, Meta(ge=0, le=2**53)]
 _GLOB: Final = re.compile(r"[A-Za-z0-9_.:*?-]{1,128}")
+_DECIDED: Final = "admission."
 _LIKE: Final = str.maketrans({"*": "%", "?": "_", "_": r"\_"})
 
 
@@ -28,7 +29,8 @@ class Events(KnownListing, frozen=True, kw_only=True):
     """`from` and `until` choose `[from, until)` in epoch ms, time taken as never going back.
 
     `identityId` is who acted, also `agent:<node>` or `controller:<job>`; of another tenant's acts only the tenant is
-    told, so nobody there is found. `resource` is the id of a thing, `type/id` or the id of a stream.
+    told, so nobody there is found. `resource` is the id of a thing, `type/id` or the id of a stream. `requestId` finds
+    what a request of the tenant's own was decided and what that led to.
     """
 
     identity_id: Text | None = None
@@ -91,21 +93,24 @@ class Event(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=Tru
     decision: Decision | None = None
 
 
-_MINE: LiteralString = "(acting_tenant IS NULL OR acting_tenant = %(tenant)s::text)"
-"""What a tenant may find by who acted and with which request: another's identities and requests are not told."""
+_ITSELF: Final = ("agent:", "controller:", "join-token:")
+"""How actors begin that are nobody's identities; their acts are of the tenants to whose things they did it."""
 
 _WHERE: Final[dict[str, LiteralString]] = {
     "identity_id": "actor = %(identity_id)s",
     "agent_id": "agent_id = %(agent_id)s",
     "delegation_id": "delegation_id = %(delegation_id)s",
     "reason": "reason = %(reason)s",
-    "request_id": "request_id = %(request_id)s",
     "admission_id": "admission_id = %(admission_id)s",
 }
-_GLOBS: Final[dict[str, tuple[LiteralString, LiteralString]]] = {
-    "action": ("action = %(action)s", "action LIKE %(action)s"),
-    "type": ("type = %(type)s", "type LIKE %(type)s"),
-}
+_OF_REQUEST: LiteralString = """admission_id IN (
+    SELECT admission_id FROM audit_events WHERE request_id = %(request_id)s
+    AND (%(tenant)s::text IS NULL OR acting_tenant = %(tenant)s)
+)"""
+_TYPES: Final[tuple[LiteralString, LiteralString]] = ("type = %(type)s", "type LIKE %(type)s")
+_NAMES: Final[tuple[LiteralString, LiteralString]] = ("action = %(type)s", "action LIKE %(type)s")
+"""Of all that is no decision the action is the type, and actions have an index."""
+
 _OUTCOMES: Final[dict[Outcome, LiteralString]] = {"deny": "denied", "allow": "NOT denied"}
 _THING: LiteralString = "resource_id = %(resource)s"
 _TYPED_THING: LiteralString = "resource_id = %(resource)s AND resource_type = %(resource_type)s"
@@ -128,24 +133,43 @@ def events(query: Events, read: Reader) -> Answer:
 def _statement(query: Events) -> LiteralString:
     """Only what is asked for stands in it, so that the index which serves can be told."""
     asked: list[LiteralString] = [sql for name, sql in _WHERE.items() if getattr(query, name) is not None]
-    for name, (exact, like) in _GLOBS.items():
-        if (glob := getattr(query, name)) is not None:
-            asked.append(like if _is_wild(glob) else exact)
+    if query.action is not None:
+        asked.append("action LIKE %(action)s" if _is_wild(query.action) else "action = %(action)s")
+    if query.type is not None:
+        exact, like = _NAMES if _of_no_decision(query.type) else _TYPES
+        asked.append(like if _is_wild(query.type) else exact)
+    if query.request_id is not None:
+        asked.append(_OF_REQUEST)
     if query.outcome is not None:
         asked.append(_OUTCOMES[query.outcome])
     if query.resource is not None:
         adm, typed = query.resource.startswith("adm_"), "/" in query.resource
         asked.append(_ADMISSION if adm else _TYPED_THING if typed else _THING)
-    if query.scope == "fleet":
-        source: LiteralString = "audit_events AS event"
-    else:
+    source: LiteralString = "audit_events AS event"
+    if query.scope != "fleet" and _of_own_acts(query):
+        asked.append("acting_tenant = %(tenant)s")
+    elif query.scope != "fleet":
         source = "audit_events_of AS whose JOIN audit_events AS event USING (position)"
         asked.append("whose.tenant_id = %(tenant)s AND whose.position > %(_after)s AND whose.position < %(_before)s")
-        if any(getattr(query, name) is not None for name in ("identity_id", "request_id", "reason")):
-            asked.append(_MINE)
     asked.append("event.position > %(_after)s AND event.position < %(_before)s")
     ordered: LiteralString = " ORDER BY event.position" + ("" if query.order == "asc" else " DESC")
     return "SELECT event.position FROM " + source + " WHERE " + " AND ".join(asked) + ordered + " LIMIT %(_most)s"
+
+
+def _of_no_decision(type_: str) -> bool:
+    """Whether no decision has a type like this."""
+    head = re.split("[*?]", type_, maxsplit=1)[0]
+    return not head.startswith(_DECIDED) and not _DECIDED.startswith(head)
+
+
+def _of_own_acts(query: Events) -> bool:
+    """Whether only what the tenant itself did can be found: decisions, and acts of an identity.
+
+    Those are in its list by who acted, and another tenant's identities, reasons and agents are not told.
+    """
+    if query.outcome == "deny" or any((query.reason, query.agent_id, query.delegation_id)):
+        return True
+    return query.identity_id is not None and not query.identity_id.startswith(_ITSELF)
 
 
 def _wanted(query: Events, read: Reader, place: Place | None) -> dict[str, Any]:

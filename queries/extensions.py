@@ -8,6 +8,8 @@ from queries.sight import Through
 
 
 class List(KnownListing, frozen=True, kw_only=True):
+    """Drafts are shown only when asked for by their state."""
+
     reservation_id: str | None = None
     state: extension.Status | None = None
 
@@ -21,7 +23,7 @@ ROWS = past.rows(
     mine="(%(tenant)s::text IS NULL OR tenant_id = %(tenant)s)",
     wanted="""
     (%(reservation_id)s::text IS NULL OR reservation_id = %(reservation_id)s)
-    AND (%(state)s::text IS NULL OR state_name = %(state)s)
+    AND state_name = coalesce(%(state)s::text, state_name) AND (%(state)s::text IS NOT NULL OR state_name <> 'draft')
     """,
 )
 

@@ -28,7 +28,7 @@ ROWS = past.rows(
     wanted="""
     (%(pool_id)s::text IS NULL OR pool_id = %(pool_id)s)
     AND (%(project_id)s::text IS NULL OR project_id = %(project_id)s)
-    AND state_name = coalesce(%(state)s::text, state_name) AND (%(state)s::text IS NOT NULL OR state_name <> 'draft')
+    AND (%(state)s::text IS NULL OR state_name = %(state)s) AND (%(state)s::text IS NOT NULL OR state_name <> 'draft')
     """,
 )
 

@@ -80,9 +80,19 @@ class Audited:
         while writer.step(self.end(), limit):
             pass
 
-    def sign(self) -> None:
+    def begin_anew(self) -> None:
+        """Forget all evidence, as somebody would who has something to hide."""
+        for table in ("audit_chain", "audit_tiles", "audit_checkpoints"):
+            self.connection.execute(f"DELETE FROM {table}")  # type: ignore[arg-type]
+        self.connection.execute("UPDATE audit_progress SET position = 0, size = 0")
+
+    def tree(self) -> tuple[int, bytes]:
+        """Size and root."""
         size = evidence.progress(self.connection).size
-        root = evidence.tree(self.connection).root(size)
+        return size, evidence.tree(self.connection).root(size)
+
+    def sign(self) -> None:
+        size, root = self.tree()
         evidence.keep(self.connection, size, self.signer.note(size, root))
 
     def faults(self) -> list[str]:

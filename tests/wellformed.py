@@ -213,6 +213,15 @@ def awaiting(plane: Plane, like: str, starts_at: int | None = None) -> str:
     return reservation_id
 
 
+def drafted(plane: Plane, like: str) -> str:
+    """A draft that is stored and not decided on yet, for the same as a reservation that there is."""
+    draft = replace(plane.store.load(like).state.draft, at=plane.store.now(), committed=True)
+    reservation_id = ids.derive("rsv", draft.tenant_id, draft.identity_id, fresh())
+    meta = Meta(f"identity:{draft.tenant_id}/{draft.identity_id}")
+    plane.store.append(Append((Change(reservation_id, 0, (draft,)),), meta))
+    return reservation_id
+
+
 class Party(NamedTuple):
     """Who things belong to: an identity, and how it calls."""
 

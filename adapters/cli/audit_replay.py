@@ -16,7 +16,7 @@ from msgspec import Struct, field
 
 from adapters.postgres import reader
 from adapters.postgres.mapper import decode
-from domain import admission, join_token, node, offering, pool, project, registry
+from domain import admission, join_token, node, offering, pool, project, registry, tenant
 from domain.event import Recorded, tag
 
 BATCH: Final = 500
@@ -64,12 +64,12 @@ def of_stream(connection: psycopg.Connection[Any], stream: str, upto: int) -> It
         version = rows[-1][1]
 
 
-def steps(connection: psycopg.Connection[Any], upto: int, tenant: str | None) -> Iterator[Recorded]:
+def steps(connection: psycopg.Connection[Any], upto: int, of_tenant: str | None) -> Iterator[Recorded]:
     """The log in position order; of a tenant, what stands in its own audit log."""
     after = 0
     while rows := connection.execute(reader.AFTER, (after, BATCH), binary=True).fetchall():
         for recorded in (decode(*row) for row in rows if row[4] <= upto):
-            if tenant is None or tenant in recorded.tenants:
+            if of_tenant is None or of_tenant in recorded.tenants:
                 yield recorded
         after = rows[-1][4]
         if after > upto:
@@ -77,7 +77,7 @@ def steps(connection: psycopg.Connection[Any], upto: int, tenant: str | None) ->
 
 
 def came_to(
-    connection: psycopg.Connection[Any], upto: int, tenant: str | None, progress: Progress = lambda *_: None
+    connection: psycopg.Connection[Any], upto: int, of_tenant: str | None, progress: Progress = lambda *_: None
 ) -> list[Kind]:
     """Fold every thing from its first event, one thing after another."""
     row = connection.execute(_COUNT, (upto,)).fetchone()
@@ -88,7 +88,7 @@ def came_to(
         state, count = of.initial, 0
         for recorded in events:
             state = of.evolve(state, recorded.event)
-            count += tenant is None or tenant in recorded.tenants
+            count += of_tenant is None or of_tenant in recorded.tenants
             read += 1
             if not read % BATCH:
                 progress(read, max(1, total - read))
@@ -123,5 +123,7 @@ def status(state: Any) -> str:
             return "revoked"
         case project.State(archived_at=at) if at is not None:
             return "archived"
+        case tenant.State(digest=digest) if digest is not None:
+            return "access file in force"
         case _:
             return str(getattr(state, "status", "current"))

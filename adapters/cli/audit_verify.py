@@ -23,7 +23,7 @@ _FRESH = click.Path(dir_okay=False, path_type=Path)
     "--key", "vkeys", multiple=True, help="verifies checkpoints; default that of audit.key in the data directory"
 )
 @click.option("--export", "export_file", type=_FILE, help="check this export instead, without database and server")
-@click.option("--checkpoint", "kept", type=_FILE, help="with --export: that nothing before this one changed since")
+@click.option("--checkpoint", "kept", type=_FILE, help="that nothing before this one has changed since")
 @click.option("--keep", type=_FRESH, help="with --export: write its checkpoint here, for the next time")
 def verify(
     database_url: str | None,
@@ -35,9 +35,9 @@ def verify(
 ) -> None:
     """Compute chains, tree and checkpoints again, and name all that is not as recorded; then the exit status is 1."""
     if export_file is None:
-        if kept is not None or keep is not None:
-            raise click.UsageError("--checkpoint and --keep go with --export")
-        _database(database_url, data_dir, vkeys)
+        if keep is not None:
+            raise click.UsageError("--keep goes with --export")
+        _database(database_url, data_dir, vkeys, [kept.read_text()] if kept is not None else [])
         return
     from adapters.cli import audit_offline
 
@@ -47,7 +47,7 @@ def verify(
     audit_offline.verify(export_file, kept, vkeys[0] if vkeys else None, keep)
 
 
-def _database(database_url: str | None, data_dir: Path | None, vkeys: tuple[str, ...]) -> None:
+def _database(database_url: str | None, data_dir: Path | None, vkeys: tuple[str, ...], kept: list[str]) -> None:
     import psycopg
 
     from adapters import audit_key
@@ -62,7 +62,7 @@ def _database(database_url: str | None, data_dir: Path | None, vkeys: tuple[str,
         keys = _keys(vkeys)
         if not keys and (database_url is None or data_dir is not None):
             keys = _own(data_dir, evidence.incarnation(connection))
-        found = evidence_check.Verifier(connection, told.one, keys, audit_key.verify).run(shown)
+        found = evidence_check.Verifier(connection, told.one, keys, audit_key.verify, kept).run(shown)
     told.rest()
     click.echo(
         f"{found.events:,} events and {found.links:,} links of chains verified in "

@@ -54,7 +54,11 @@ class Lines:
         """Whether all of it was sent: not to a client that left, that stalls or that takes all day."""
         until = time.monotonic() + SECONDS
         while not left.done():
-            piece = await self._workers.run(lambda: next(self._pieces, b""))
+            try:
+                piece = await self._workers.run(lambda: next(self._pieces, b""))
+            except errors.Refusal as refusal:
+                _log.warning("an export was cut off: %s", refusal)
+                return False
             if not piece:
                 return True
             message = send({"type": "http.response.body", "body": piece, "more_body": True})

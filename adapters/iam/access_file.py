@@ -28,14 +28,15 @@ would be right.
 
 import re
 import tomllib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from hashlib import sha256
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import msgspec
 from msgspec import Struct
 
 from adapters.iam import access_checks as checks
+from adapters.iam import access_lines
 from adapters.iam.access_checks import Delegation, Identity, Relationship
 from domain import policy, roles
 from domain.access import Tenant
@@ -83,7 +84,7 @@ def parse(data: bytes, actions: Collection[str] | None = None) -> AccessFile:
     try:
         return _build(document, sha256(data).hexdigest(), actions)
     except checks.Mistake as mistake:
-        raise AccessFileError(mistake.path, mistake.message, _line_of(text, mistake.path)) from None
+        raise AccessFileError(mistake.path, mistake.message, access_lines.line_of(text, mistake.path)) from None
 
 
 def _build(document: dict[str, Any], digest: str, actions: Collection[str] | None) -> AccessFile:
@@ -153,8 +154,16 @@ def _convert(entry: object, path: str, shape: type[T]) -> T:
         return msgspec.convert(entry, shape)
     except msgspec.ValidationError as error:
         message, _, inner = str(error).partition(" - at `$")
-        fields = ", ".join(field.encode_name for field in msgspec.structs.fields(shape))
-        raise checks.Mistake(path + inner.rstrip("`"), f"{message}; the fields are {fields}") from None
+        inner = inner.rstrip("`")
+        raise checks.Mistake(path + inner, f"{message}; {_remedy(shape, inner)}") from None
+
+
+def _remedy(shape: type[Struct], inner: str) -> str:
+    """What is right at a place of a table: the values of a field that has few, else the table's fields."""
+    fields = {field.encode_name: field.type for field in msgspec.structs.fields(shape)}
+    if get_origin(fields.get(inner.lstrip("."))) is Literal:
+        return f"it is one of {', '.join(get_args(fields[inner.lstrip('.')]))}"
+    return f"the fields are {', '.join(fields)}"
 
 
 def _policies(document: dict[str, Any], section: str, actions: Collection[str] | None) -> dict[str, policy.Compiled]:
@@ -164,37 +173,7 @@ def _policies(document: dict[str, Any], section: str, actions: Collection[str] |
         try:
             found[name] = policy.validate(entry)
         except policy.InvalidPolicy as error:
-            raise checks.Mistake(f"{path}.{error.field}", error.message) from None
+            inside = error.field.removeprefix("document").removeprefix(".")
+            raise checks.Mistake(f"{path}.{inside}" if inside else path, error.message) from None
         checks.vocabulary(path, entry, actions)
     return found
-
-
-def _line_of(text: str, path: str) -> int | None:
-    """The line that a path most likely means: its key if it is found under its header, else the header.
-
-    tomllib keeps no positions; this reads headers as people write them, and gives None for the unusual.
-    """
-    parts = re.findall(r"[^.\[\]]+", path)
-    lines = text.splitlines()
-    start = _header(lines, path, parts)
-    if start is None:
-        return None
-    for number in range(start, len(lines)):
-        if lines[number].lstrip().startswith("["):
-            break
-        key = re.match(r"\s*[\"']?([^\"'=\s]+)[\"']?\s*=", lines[number])
-        if key and key[1] in parts[2:]:
-            return number + 1
-    return start
-
-
-def _header(lines: list[str], path: str, parts: list[str]) -> int | None:
-    """The line after which a table's keys stand, from 1."""
-    row = re.match(r"(\w+)\[(\d+)\]", path)
-    header = f"[[{parts[0]}]]" if row else ".".join(parts[:2])
-    wanted = int(row[2]) if row else 0
-    matches: Callable[[str], bool] = (
-        (lambda line: line == header) if row else (lambda line: line.strip("[]").replace('"', "") == header)
-    )
-    found = [number for number, line in enumerate(lines, 1) if matches(line.split("#")[0].strip())]
-    return found[wanted] if wanted < len(found) else None

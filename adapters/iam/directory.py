@@ -171,5 +171,6 @@ def _context(session: Session, entry: Identity) -> dict[str, Any]:
         "guest": False,
         "agentId": session.agent_id,
         "delegationId": session.delegation_id,
+        "delegationChain": None if session.delegation_id is None else [session.delegation_id],
     }
     return {f"principal.{key}": value for key, value in known.items() if value is not None}

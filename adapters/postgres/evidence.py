@@ -123,15 +123,15 @@ def write(
 
     Raises errors.Fenced once the lease has a new epoch, and Lost where the evidence is not of that size.
     """
-    steps: list[tuple[str, Sequence[Any]]] = [*fencing(fence)]
+    steps: list[tuple[str, Sequence[Any]]] = []
     if links:
         columns = zip(*((one.tenant_id, one.sequence, one.position, one.leaf, one.hash) for one in links), strict=True)
         steps.append((_PUT_LINKS, [list(column) for column in columns]))
     steps += [(_PUT_TILE, (tile.level, tile.index, tile.hashes, list(positions))) for tile, positions in tiles]
-    steps.append((_ADVANCE, (after.position, after.size, before)))
     try:
         with pool.connection() as connection, connection.transaction():
-            if not pipeline.run(connection, steps):
+            if not pipeline.run(connection, [*fencing(fence), (_ADVANCE, (after.position, after.size, before))]):
                 raise Lost(f"the evidence is no longer of {before} events")
+            pipeline.run(connection, steps)
     except psycopg.Error as refused:
         translate(refused)

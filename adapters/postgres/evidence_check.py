@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from hashlib import sha256
+from heapq import merge
+from operator import itemgetter
 from typing import Any, Final, LiteralString
 
 import psycopg
@@ -51,14 +53,23 @@ class Report(Struct, frozen=True):
 
 
 class Verifier:
-    """Tells every fault, and counts. Notes are verified with `keys`, each by the one that signed it."""
+    """Tells every fault, and counts. Notes are verified with `keys`, each by the one that signed it.
+
+    `kept` are notes that somebody kept apart from the database.
+    """
 
     def __init__(
-        self, connection: Connection, tell: audit_check.Tell, keys: Sequence[checkpoint.Key], verify: Verify
+        self,
+        connection: Connection,
+        tell: audit_check.Tell,
+        keys: Sequence[checkpoint.Key],
+        verify: Verify,
+        kept: Sequence[str] = (),
     ) -> None:
         self._connection = connection
         self._keys = keys
         self._verify = verify
+        self._kept = kept
         self._told = tell
         self._faults = self._notes = self._signed = 0
         self._origin = ""
@@ -74,7 +85,7 @@ class Verifier:
         self._origin = checkpoint.origin(evidence.incarnation(self._connection))
         size, upto = self._bounds()
         check, tree = audit_check.Check(self._tell), merkle.Growing()
-        notes = audit_check.Ahead(self._cursor("notes", _NOTES))
+        notes = audit_check.Ahead(merge(self._cursor("notes", _NOTES), self._apart(), key=itemgetter(0)))
         self._signed_upto(0, notes, tree)
         links = (chain.Link(*row) for row in self._cursor("links", _LINKS))
         for hash in check.compare(self._log(_FIRST, upto), self._filed(size), links):
@@ -181,6 +192,16 @@ class Verifier:
         for level, index in self._connection.execute(_ABOVE).fetchall():
             if (level, index) not in self._full:
                 self._tell(f"tile {level}/{index} belongs to no tree of this size")
+
+    def _apart(self) -> list[tuple[int, str]]:
+        """The notes that were kept elsewhere, by the size that they say."""
+        told = []
+        for note in self._kept:
+            try:
+                told.append((checkpoint.parse(note).size, note))
+            except checkpoint.Unsound as fault:
+                self._tell(f"the checkpoint that was kept: {fault}")
+        return sorted(told)
 
     def _signed_upto(self, size: int, notes: audit_check.Ahead[tuple[int, str]], tree: merkle.Growing) -> None:
         while notes.next is not None and notes.next[0] <= size:

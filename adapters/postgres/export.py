@@ -106,8 +106,7 @@ def _since(connection: psycopg.Connection[Any], size: int, current: Checkpoint) 
     if size > current.size:
         raise errors.Invalid("since", f"is later than this checkpoint, which has {current.size} leaves")
     root, proof = consistency(connection, size, current.size)
-    steps = export.packed(proof)
-    return Since(size=size, root=root.hex(), proof=steps, sum=export.summed(steps))
+    return Since(size=size, root=root.hex(), proof=export.packed(proof))
 
 
 class _Tree:
@@ -124,8 +123,7 @@ class _Tree:
     def fill(self, begin: int, end: int) -> dict[str, str]:
         if begin == end:
             return {}
-        fill = export.packed(self._tree.subtree(height, first) for height, first in cover.gap(begin, end))
-        return {"fill": fill, "sum": export.summed(fill)}
+        return {"fill": export.packed(self._tree.subtree(height, first) for height, first in cover.gap(begin, end))}
 
     def _tile(self, level: int, index: int) -> bytes:
         assert self._connection is not None

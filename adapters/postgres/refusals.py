@@ -51,6 +51,11 @@ def _named(code: str, facts: dict[str, Any]) -> NoReturn:
     match code:
         case "QUOTA_EXCEEDED":
             raise errors.QuotaExceeded(facts["kind"], facts["resource"], facts["limit"], facts["peak"])
+        case "TOO_MANY_DRAFTS":
+            seconds = max(1, -(-facts["milliseconds"] // 1000))
+            raise errors.TooManyRequests(
+                f"at most {facts['most']} drafts of one identity wait to be decided on", seconds
+            )
         case "BUDGET_EXCEEDED":
             raise errors.BudgetExceeded(facts["kind"], facts["budget"], facts["needed"], facts["left"])
         case "DOUBLE_BOOKED":

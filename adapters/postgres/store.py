@@ -102,6 +102,10 @@ class EventStore(CatalogReader):
         if not loaded.version:
             return
         self._remember(stream, loaded)
+        self._keep(stream, before, loaded)
+
+    def _keep(self, stream: str, before: Loaded, loaded: Loaded) -> None:
+        """A snapshot where many events had to be folded: who asks next need not."""
         if loaded.version - before.version >= registry.kind(stream).snapshot_every > 0:
             snapshots.take(self._pool, stream, loaded)
 
@@ -109,8 +113,9 @@ class EventStore(CatalogReader):
         """The state after everything up to this position of the log; version 0 when there was nothing of it."""
         before = snapshots.latest(self._pool, stream, position=position)
         before = before or Loaded(registry.kind(stream).initial, 0)
-        rows = self._recorder.select_rows(stream, before.version, upto=position)
-        return _folded(stream, before, rows)
+        loaded = _folded(stream, before, self._recorder.select_rows(stream, before.version, upto=position))
+        self._keep(stream, before, loaded)
+        return loaded
 
     def load_all_as_of(
         self, streams: Sequence[str], position: int, known: Mapping[str, tuple[Any, int]] = MappingProxyType({})

@@ -16,6 +16,7 @@ Step = Literal["end", "lapse", "fail", "expire", "start", "activate", "replace",
 _EXPIRES: Final[Mapping[reservation.Status, str]] = {
     "pending": "NoCapacity",
     "awaiting-confirmation": "ConfirmationTimeout",
+    "draft": "NotDecided",
 }
 
 

@@ -39,19 +39,22 @@ def evaluate(
     """Decides `action` on `resource` ("<type>/<id>"); `context` needs only the keys that documents read."""
     _check_name("action", action, 512)
     _check_name("resource", resource, 2048)
-    scan = _Scan(action, resource, context)
+    meter = Meter()
+    matched: list[str] = []
     try:
-        granted = scan.allows("grant", grants).count(True) > 0
-        agreed = scan.allows("boundary", boundaries).count(False) == 0
+        granted, denies = _apply("grant", grants, action, resource, context, meter, matched)
+        agreed, more = (
+            _apply("boundary", boundaries, action, resource, context, meter, matched) if boundaries else (0, 0)
+        )
     except Exhausted:
-        return Decision(False, "evaluation-limit", tuple(scan.matched))
-    if scan.denied:
+        return Decision(False, "evaluation-limit", tuple(matched))
+    if denies or more:
         reason: Reason = "explicit-deny"
     elif not granted:
         reason = "no-grant"
     else:
-        reason = "allowed" if agreed else "boundary-deny"
-    return Decision(reason == "allowed", reason, tuple(scan.matched))
+        reason = "allowed" if agreed == len(boundaries) else "boundary-deny"
+    return Decision(reason == "allowed", reason, tuple(matched))
 
 
 def evaluate_documents(
@@ -81,42 +84,51 @@ def _compiled(documents: Iterable[object]) -> tuple[document.Compiled, ...]:
 
 
 def _check_name(field: str, value: object, most: int) -> str:
+    if type(value) is str and 0 < len(value) <= most and value.isascii() and value.isprintable():
+        return value
     if isinstance(value, str) and value and text.utf16_length(value) <= most and not text.has_control(value):
         return value
     raise InvalidRequest(field, f"must be a string of 1 to {most} characters without control characters")
 
 
-class _Scan:
-    """One evaluation on its way: the work left, what applied so far, whether a deny was among it."""
+def _apply(
+    kind: str,
+    documents: Sequence[document.Compiled],
+    action: str,
+    resource: str,
+    context: Context,
+    meter: Meter,
+    matched: list[str],
+) -> tuple[int, int]:
+    """How many of the documents have an allow that applies, and how many denies do; `matched` gets the labels.
 
-    __slots__ = ("action", "context", "denied", "matched", "meter", "resource")
-
-    def __init__(self, action: str, resource: str, context: Context) -> None:
-        self.action = action
-        self.resource = resource
-        self.context = context
-        self.meter = Meter()
-        self.matched: list[str] = []
-        self.denied = False
-
-    def allows(self, kind: str, documents: Sequence[document.Compiled]) -> list[bool]:
-        """Whether each document has an allow that applies. All are looked at: a later one may deny."""
-        return [self._allows(f"{kind}:{index}", within) for index, within in enumerate(documents)]
-
-    def _allows(self, name: str, within: document.Compiled) -> bool:
-        route = within.route(self.action)
-        allowed = False
+    All documents are looked at: a later one may deny. Loops instead of `any` and `all`, here and below: a decision
+    is a few microseconds, and a generator is one of them.
+    """
+    allowing = denies = 0
+    for index, within in enumerate(documents):
+        route = within.route(action)
+        allows = False
         for work, statement in route.steps:
-            self.meter.spend(work)
-            if self._holds(statement):
-                self.matched.append(f"{name}:{statement.label}")
-                self.denied |= statement.deny
-                allowed |= not statement.deny
-        self.meter.spend(route.rest)
-        return allowed
+            meter.spend(work)
+            if _holds(statement, resource, context, meter):
+                matched.append(f"{kind}:{index}:{statement.label}")
+                if statement.deny:
+                    denies += 1
+                else:
+                    allows = True
+        meter.spend(route.rest)
+        allowing += allows
+    return allowing, denies
 
-    def _holds(self, statement: document.Statement) -> bool:
-        meter, context = self.meter, self.context
-        return any(pattern.matches(self.resource, context, meter) for pattern in statement.resources) and all(
-            condition.holds(context, meter) for condition in statement.conditions
-        )
+
+def _holds(statement: document.Statement, resource: str, context: Context, meter: Meter) -> bool:
+    for pattern in statement.resources:
+        if pattern.matches(resource, context, meter):
+            break
+    else:
+        return False
+    for condition in statement.conditions:  # noqa: SIM110
+        if not condition.holds(context, meter):
+            return False
+    return True

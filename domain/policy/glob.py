@@ -32,11 +32,13 @@ class Simple(Struct, frozen=True):
     tail: str
 
     def matches(self, value: str, context: template.Context, meter: Meter) -> bool:
-        meter.spend(self.length + text.utf16_length(value))
+        meter.spend(self.length + (len(value) if value.isascii() else text.utf16_length(value)))
         if not self.wild:
             return value == self.head
+        if not value.startswith(self.head) or not value.endswith(self.tail):
+            return False
         at, end = len(self.head), len(value) - len(self.tail)
-        if at > end or not value.startswith(self.head) or not value.endswith(self.tail):
+        if at > end:
             return False
         for part in self.middle:
             at = value.find(part, at, end)

@@ -393,7 +393,7 @@ def test_what_is_due_is_found_without_looking_at_what_is_due_some_day(house: Hou
     """Also by a plan that was made when nothing was due at all (decision 9)."""
     due = house.due(0)
     house.look()
-    asked = {"resting": ["rsv_x"], "most": 200}
+    asked = {"resting": ["rsv_x"], "most": 200, "draft_ms": 900_000}
     with house.given.connections.connection() as connection:
         find_by_key(connection)
         connection.execute(worker._DUE, asked, prepare=True)

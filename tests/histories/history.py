@@ -7,6 +7,7 @@ from typing import Any, Final, LiteralString
 
 import psycopg
 
+import attributes
 import pasts
 from adapters import worker
 from adapters.postgres import rebuild
@@ -34,6 +35,7 @@ SELECT reservation_id, scope, resource, amount, lower(during), upper(during) FRO
 _QUEUE: Final[LiteralString] = """
 SELECT reservation_id FROM pool_queue ORDER BY spot, priority DESC, since, reservation_id
 """
+_CATALOG: Final[LiteralString] = "SELECT id, type, tenant_id, parent_id, attributes FROM catalog"
 LOOK_MS: Final = 600
 """Longer than a controller leaves alone what had nothing to do."""
 TRUST_MS: Final = 61_000
@@ -167,11 +169,18 @@ class History:
         answer = self.processes[0].ask("capacity.list", session(ROOT), pool_id=self.fleet.pool_id)
         invariants.capacity_adds_up(self.model, answer.body.items, self.clock.now, self.clock.latest)
 
+    def _check_attributes(self) -> None:
+        """What policies read of a thing is what its history says."""
+        for id, *row in self.rows(_CATALOG):
+            events = [recorded.event for recorded in self.processes[0].store.history(id)]
+            assert tuple(row) == attributes.expected(id, events), f"the attributes of {id} are stale"
+
     def check_end(self, *, audited: bool) -> None:
         """All that is kept is what the log says: a new calendar, the past and, `audited`, every table."""
         self.project()
         assert not self._runner.failures
         self.check_calendar(self.restart(0))
+        self._check_attributes()
         for position, held in self._held.items():
             assert pasts.then(self._reads, position) == held, f"as of @{position}"
         if not audited:

@@ -92,3 +92,22 @@ def test_what_time_and_agents_bring_about_names_who_and_the_decision_it_goes_bac
         ("controller", "tenant", "tenant.recorded.1"),
         ("controller", "access", "access.loaded.1"),
     }
+
+
+def test_what_is_not_there_is_refused_on_record_whatever_it_is(plane: Plane) -> None:
+    none = "0" * 26
+    asked = (
+        ("POST", "/v1/leases/singleton:nowhere/proceed", "lease/singleton:nowhere"),
+        ("POST", f"/v1/nodes/node_{none}/cordon", f"compute-node/node_{none}"),
+        ("GET", f"/v1/audit/streams/pool_{none}", f"compute-pool/pool_{none}"),
+        ("GET", f"/v1/audit/streams/jt_{none}/state", f"join token/jt_{none}"),
+        ("GET", f"/v1/extensions/ext_{none * 2}", f"extension/ext_{none * 2}"),
+        ("GET", f"/v1/commands/cmd_{none}", None),
+    )
+    for verb, path, resource in asked:
+        before = plane.head()
+        answer = plane.root.call(verb, path, None if verb == "GET" else {"reason": "x"} if "cordon" in path else {})
+        assert answer.status_code == 404, (path, answer.text)
+        (refused,) = plane.refusals(before)
+        assert refused.reason == "NotResolved"
+        assert resource is None or refused.resource == resource

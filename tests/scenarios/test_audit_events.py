@@ -5,10 +5,30 @@ from typing import Any
 
 import msgspec
 
-from domain import registry
+from adapters.iam import tokens
+from commands import gatekeeper
+from domain import access, admission, project, registry
+from domain.event import Append, Change, Meta
 from given import Client, Plane
 from wellformed import things
 
+TOKEN = "token-of-the-agent"
+ROBOT = f"""
+[boundaries.errand]
+version = 1
+[[boundaries.errand.statements]]
+effect = "allow"
+actions = ["compute:reservations:*", "compute:*:get"]
+resources = ["*"]
+[identities.robot]
+tenant = "acme"
+kind = "agent"
+[delegations.dlg_1]
+person = "acme"
+agent = "robot"
+scope = ["errand"]
+token_sha256 = ["{tokens.digest(TOKEN)}"]
+"""
 SECRETS = re.compile(r"sha256|secret\b|bcjoin|\"replay\":\{[^}]*\"(key|body)\"", re.IGNORECASE)
 
 
@@ -144,7 +164,8 @@ def test_globs_are_anchored_and_what_is_none_is_refused_by_its_field(plane: Plan
         "project.created.1": 1,
     }
     assert {glob: len(events(plane.acme, plane, action=glob)) for glob in counts} == counts
-    assert len(events(plane.acme, plane, type="project.*")) == 1
+    types = {"project.*": 1, "project.created.1": 1, "*.1": 2, "a*": 1, "admission.*": 1, "project.recorded.1": 0}
+    assert {glob: len(events(plane.acme, plane, type=glob)) for glob in types} == types
     for field in ("action", "type"):
         for bad in ("", "a b", "[a-z]*", "%25", "a%5C", "${x}", "a/b"):
             answer = plane.acme.get(f"/v1/audit/events?{field}={bad}")
@@ -220,3 +241,53 @@ def test_every_kind_of_thing_has_a_state_and_none_shows_a_secret(plane: Plane) -
             assert not SECRETS.search(told.text), (path, told.text)
         seen.add(told.json()["kind"])
     assert seen == {kind.noun for kind in registry.KINDS.values()}
+
+
+def test_a_delegated_session_names_person_agent_and_delegation(plane: Plane) -> None:
+    plane.access.write_text(plane.access.read_text() + ROBOT)
+    assert plane.wired.authorizer.reload()
+    pool_id, (node_id,) = plane.fleet()
+    robot = Client(plane.app, TOKEN)
+    assert robot.reserve(pool_id, startsAt=plane.store.now() + 10**7).status_code == 201
+    assert robot.post("/v1/projects", {"name": "more"}).status_code == 403
+    assert robot.get(f"/v1/nodes/{node_id}").status_code == 404
+
+    acts = events(plane.acme, plane, agentId="robot")
+    assert [(one["action"], one["outcome"]) for one in acts] == [
+        ("compute:reservations:create", "allow"),
+        ("compute:projects:create", "deny"),
+        ("compute:nodes:get", "deny"),
+    ]
+    for one in acts:
+        session = one["sessionContext"]
+        assert (one["actorId"], session["kind"]) == ("acme", "delegated")
+        assert (session["agentId"], session["delegationId"]) == ("robot", "dlg_1")
+    assert events(plane.acme, plane, delegationId="dlg_1") == acts
+    made = events(plane.acme, plane, type="reservation.placed.1")[-1]
+    assert (made["decision"]["identityId"], made["decision"]["agentId"]) == ("acme", "robot")
+    assert made["decision"]["delegationId"] == "dlg_1"
+
+
+def test_a_root_override_and_who_stood_behind_a_session_are_visible(plane: Plane) -> None:
+    """What Better IAM may say of a session, and its root administrator's way past every policy."""
+    decided = admission.Decided("compute:projects:create", "compute-tenant/acme", True, "ROOT_OVERRIDE")
+    who = gatekeeper.caller(
+        access.Session(
+            *("acme", "acme", "user", "ses_1", "role"), impersonator_id="support", role_id="role_1", trust_id="trust_1"
+        )
+    )
+    record = admission.Admitted(who, "request-1", (decided,), "")
+    adm, prj = plane.wired.ports.new_id("adm"), plane.wired.ports.new_id("prj")
+    made = project.Created("by-root", "acme", {}, plane.store.now())
+    changes = (Change(adm, 0, (record,)), Change(prj, 0, (made,)))
+    plane.store.append(Append(changes, Meta("identity:acme/acme", adm, correlation="request-1")))
+
+    (over,) = events(plane.acme, plane, reason="ROOT_OVERRIDE")
+    assert over["rootOverride"] is True
+    assert over["impersonatorId"] == "support"
+    assert (over["sessionContext"]["roleId"], over["sessionContext"]["trustId"]) == ("role_1", "trust_1")
+    assert events(plane.acme, plane, requestId="request-1")[0] == over
+    (after,) = events(plane.acme, plane, resource=prj)
+    assert (after["decision"]["reason"], after["decision"]["impersonatorId"]) == ("ROOT_OVERRIDE", "support")
+    state = plane.acme.ok("GET", f"/v1/audit/streams/{prj}/state")
+    assert (state["decision"]["roleId"], state["decision"]["trustId"]) == ("role_1", "trust_1")

@@ -65,6 +65,18 @@ def test_root_overrides_and_the_log_says_so(better: Plane) -> None:
     assert [one.reason for one in admission.decided] == ["ROOT_OVERRIDE"]
 
 
+def test_who_acts_for_whom_stands_in_the_log(better: Plane) -> None:
+    behind = {"impersonatorId": "support", "roleId": "role_1", "trustId": "trust_1"}
+    lent = better.sign_in("alice", "acme", "tenant-admin", kind="role", more=behind)
+    project = lent.ok("POST", "/v1/projects", {"name": "research"})["id"]
+    caller = better.store.load(better.store.history(project)[0].meta.admission).state.recorded.caller
+    assert (caller.impersonator_id, caller.role_id, caller.trust_id) == ("support", "role_1", "trust_1")
+    robot = better.client(better.iam.delegate("alice", "acme", "robot", "tenant-admin"))
+    project = robot.ok("POST", "/v1/projects", {"name": "other"})["id"]
+    caller = better.store.load(better.store.history(project)[0].meta.admission).state.recorded.caller
+    assert (caller.identity_id, caller.agent_id, caller.delegation_id) == ("alice", "robot", "dlg_robot")
+
+
 def test_without_an_answer_nothing_happens_and_the_caller_may_try_again(better: Plane) -> None:
     body = {"name": "north", "kind": "shared", "iamRegion": "eu-north"}
     head = better.head()

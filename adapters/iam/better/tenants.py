@@ -56,6 +56,8 @@ class TenantTree:
         self._root = root
         self._keys = keys
         self._record = record
+        self.trouble: str | None = "not read yet"
+        """Why the tree that is known is not of now; it names nothing secret."""
         self._known: tuple[Tenant, ...] = ()
         self._unread: frozenset[str] = frozenset()
         self._wanted = Event()

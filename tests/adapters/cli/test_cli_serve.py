@@ -88,3 +88,42 @@ def test_one_that_cannot_be_removed_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("demo", "level"), [(True, "WARNING"), (False, "INFO")])
 def test_a_demo_logs_only_what_is_wrong_wherever_its_output_goes(demo: bool, level: str) -> None:
     assert serve.log_level(Settings(demo=demo)) == level
+
+
+IAM = ("--iam-url", "https://iam.example/api/iam", "--iam-root-tenant", "ten_1")
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--iam-url", "https://iam.example/api/iam"), "--iam-root-tenant"),
+        (("--iam-root-tenant", "ten_1"), "needs --iam-url"),
+        (("--iam-jwt-audience", "compute"), "needs --iam-url"),
+        ((*IAM, "--demo"), "leave out --demo"),
+        ((*IAM, "--access-file", "access.toml"), "leave out --access-file"),
+        (("--iam-url", "http://iam.example/api", "--iam-root-tenant", "ten_1"), "https://"),
+        (("--iam-url", "https://u:p@iam.example", "--iam-root-tenant", "ten_1"), "no user"),
+        (("--iam-url", "https://iam.example/?a=b", "--iam-root-tenant", "ten_1"), "query"),
+        (("--iam-url", "nowhere", "--iam-root-tenant", "ten_1"), "https://"),
+        (("--iam-url", "https://[bad", "--iam-root-tenant", "ten_1"), "no URL"),
+        ((*IAM, "--iam-service-key-file", "/nowhere"), "cannot be read"),
+        ((*IAM, "--iam-webhook-secret-file", "/dev/null"), "empty"),
+    ],
+)
+def test_a_better_iam_that_cannot_be_is_refused_by_its_flag(
+    home: Path, started: list[Any], flags: tuple[str, ...], said: str
+) -> None:
+    answer = run(home, *flags)
+    assert answer.exit_code == 2
+    assert said in answer.stderr
+    assert not started
+
+
+def test_a_better_iam_takes_the_place_of_an_access_file(home: Path, started: list[Any]) -> None:
+    (home / "keys").write_text("# the root's\nbiam_key_1\n")
+    answer = run(home, *IAM, "--iam-service-key-file", str(home / "keys"))
+    assert answer.exit_code == 0, answer.output
+    source = started[0][-1]
+    assert (source.url, source.root_tenant, source.issuer) == (IAM[1], "ten_1", IAM[1])
+    assert "biam_key_1" not in repr(source)
+    assert not (home / "access.toml").exists()

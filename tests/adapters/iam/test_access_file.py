@@ -138,3 +138,69 @@ def test_bytes_that_are_not_utf8_are_refused() -> None:
 def test_an_empty_file_lacks_a_root() -> None:
     with pytest.raises(access_file.AccessFileError, match="found none"):
         parse("")
+
+
+NESTED = """\
+[tenants.platform]
+[identities."bob.smith"]          # a name with a dot
+tenant = "platform"
+roles = [
+  "own",
+]
+
+[roles.own]
+version = 1
+
+[[roles.own.statements]]
+effect = "allow"
+actions = ["compute:pools:get"]
+resources = ["*"]
+
+[[roles.own.statements]]
+effect = "allow"
+actions = [
+  "compute:pools:get",
+]
+resources = ["*"]
+[roles.own.statements.conditions]
+StringEquals = { "resource.gpuModel" = "H100" }
+
+[[relationships]]
+tenant = "platform"
+identity = "bob.smith"
+relation = "user"
+type = "compute-pool"
+id = "pool_1"
+
+[[relationships]]
+tenant = "platform"
+identity = "bob.smith"
+relation = "admin"
+type = "compute-pool"
+id = "pool_2"
+"""
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "line"),
+    [
+        ('"own",\n]', '"owm",\n]', 4),
+        ('[identities."bob.smith"]', '[identities."bob smith"]', 2),
+        ('effect = "allow"\nactions = [\n', 'effect = "Allow"\nactions = [\n', 17),
+        ('  "compute:pools:get"', '  "compute:pools:got"', 18),
+        ("StringEquals", "StringEqual", 23),
+        ('relation = "admin"', 'relation = "boss"', 35),
+        ('"compute-pool"\nid = "pool_2"', '"compute-pol"\nid = "pool_2"', 36),
+        ('id = "pool_2"\n', "", 32),
+        ("[roles.own]\nversion = 1", "[roles.own]\nversion = 2", 9),
+        ("[[roles.own.statements]]", "[roles.own.statement]", 11),
+        ("[tenants.platform]\n", "[tenants.platform]\n[tenants.acme]\n", 1),
+        ("[tenants.platform]\n", "[tenants.platform]\n[robots]\n", 2),
+    ],
+)
+def test_the_line_is_told_in_every_layout(good: str, bad: str, line: int) -> None:
+    assert good in NESTED
+    parse(NESTED)
+    with pytest.raises(access_file.AccessFileError) as refusal:
+        access_file.parse(NESTED.replace(good, bad, 1).encode(), {"compute:pools:get"})
+    assert refusal.value.line == line, str(refusal.value)

@@ -15,6 +15,7 @@ from facts import META, T0, Facts, differences, facts
 from given import Plane
 from projections import projection, table
 from projections.projection import Inline
+from wellformed import drafted
 
 HOUR = 3_600_000
 INSERT = "INSERT INTO stored_events (originator_id, originator_version, topic, state) VALUES (%s, 1, %s, %s)"
@@ -50,6 +51,7 @@ def busy_day(plane: Plane) -> None:
     assert waiting.json()["state"] == "pending", waiting.text
     longer = {"endsAt": made.json()["endsAt"] + 1}
     plane.acme.ok("POST", f"/v1/reservations/{made.json()['id']}/extend", longer, Idempotency_Key="longer")
+    drafted(plane, made.json()["id"])
     plane.activate(plane.acme, plane.acme.reserve(pool_id, "four", durationSeconds=1800).json()["id"])
     plane.settle()
 
