@@ -10,6 +10,7 @@ from adapters.postgres import rebuild
 from adapters.postgres.pool import Pool
 from adapters.postgres.refusals import translate
 from adapters.postgres.store import EventStore
+from adapters.questions import Questions
 from commands import unit
 from commands.gatekeeper import Gatekeeper
 from commands.ports import Ports
@@ -76,15 +77,37 @@ class Dispatcher:
         as_of = None if named is None else self._position(named)
         begins: str | None = getattr(request, "diff", None)
         earlier = None if begins is None else self._position(begins, "diff")
-        self.gatekeeper.admit(operation, request, call.session, call.request_id)
+        session = call.session
+        self.gatekeeper.admit(operation, request, session, call.request_id)
+
+        def decide(resource: Resource) -> None:
+            self.gatekeeper.decide(session, operation.action, resource, call.request_id)
+
+        questions = Questions(self.ports.authorizer, session, decide)
+        answer = questions.run(lambda: self._look(operation, request, call, questions, as_of, earlier))
+        questions.settled()
+        return answer
+
+    def _look(
+        self,
+        operation: Operation,
+        request: Request,
+        call: Call,
+        questions: Questions,
+        as_of: int | None,
+        earlier: int | None,
+    ) -> Answer:
+        """One go at the database, in a transaction of its own."""
+        assert call.session is not None
         with self._pool.connection() as connection:
             connection.execute(_BEGIN)
             try:
                 for position in (as_of, earlier):
                     if position is not None and not operation.of_log:
                         past.check_kept(connection, position)
+                named: str | None = getattr(request, "as_of", None)
                 then = None if named is None else past.instant(connection, named)
-                read = self._reader(connection, operation, call, call.session, as_of, earlier, then)
+                read = self._reader(connection, operation, call, call.session, questions, as_of, earlier, then)
                 answer: Answer = operation.handle(request, read)
                 return answer
             finally:
@@ -106,15 +129,13 @@ class Dispatcher:
         operation: Operation,
         call: Call,
         session: Session,
+        questions: Questions,
         as_of: int | None,
         earlier: int | None,
         then: int | None,
     ) -> Reader:
         def unseen(type: str, id: str, field: str) -> errors.NotFound:
             return self.gatekeeper.unseen(session, operation.action, type, id, field, call.request_id)
-
-        def decide(resource: Resource) -> None:
-            self.gatekeeper.decide(session, operation.action, resource, call.request_id)
 
         def offer(pool_id: str) -> tuple[str, int] | None:
             found = self._store.offer(session.tenant_id, pool_id)
@@ -128,15 +149,15 @@ class Dispatcher:
             self._store.load,
             self._store.history,
             lambda type, id: self._store.resolve(session.tenant_id, type, id),
-            lambda action, type: self.ports.authorizer.plan(session, action, type),
-            lambda action, resources: self.ports.authorizer.allowed(session, action, resources),
+            questions.plan,
+            questions.allowed,
             unseen,
             self._store.log,
             self._visible,
             as_of,
             self._store.load_as_of,
             self._store.load_all_as_of,
-            decide,
+            questions.decide,
             self._store.load,
             self._store.versions,
             self._store.at,
@@ -144,7 +165,7 @@ class Dispatcher:
             LookAhead(
                 self.ports.calendars.locked,
                 self.ports.selectors,
-                lambda action, resource: self.ports.authorizer.foresee(session, action, resource),
+                questions.foresee,
                 self.ports.budgets.accounts,
                 offer,
                 lambda pool_id, place, limit: self._store.queue(pool_id, place, limit).ahead,

@@ -59,7 +59,8 @@ def extend(command: Extend, unit: Unit) -> Outcome:
     state: reservation.State = loaded.state
     wrong = _wrong(command, state, unit.now)
     if wrong is not None:
-        unit.decide(resource)
+        if not unit.decisions:
+            unit.decide(resource)
         raise wrong
     asked = stored or _ask(extension_id, _draft(command, state, unit), unit)
     try:
@@ -217,7 +218,7 @@ def _apply(asked: Asked, loaded: Loaded, unit: Unit) -> Outcome:
 
 
 def _not_allowed(asked: Asked, loaded: Loaded, refusal: errors.AccessDenied, unit: Unit) -> Outcome:
-    """Not kept is a no to an agent, whose person may approve, and to who is to sign in anew: they ask the same again."""
+    """A no is not kept where the same may be asked again: once the person approved, or after a new sign-in."""
     if unit.session.session_kind != "delegated" and refusal.code not in errors.STEP_UP:
         return _denied(asked, loaded, refusal, admitted=False)
     refusal.extra |= _names(asked)

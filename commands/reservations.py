@@ -61,8 +61,6 @@ def create(command: Create, unit: Unit) -> Outcome:
 def _decide(asked: admitting.Asked, unit: Unit) -> Outcome:
     try:
         unit.decide(admitting.resource(asked))
-    except (errors.MfaRequired, errors.RecentAuthRequired):
-        raise  # once the caller has signed in again, the same request is decided anew
     except errors.AccessDenied as refusal:
         if unit.session.session_kind == "delegated":
             return admitting.awaits(asked, "DecisionRefused", _ASK_THEM, unit, admitted=False)

@@ -6,6 +6,8 @@ Rows of the append's tables change with others of their devices, so a batch read
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, LiteralString
 
+import msgspec
+
 from domain import node, reservation
 from domain.event import Recorded
 from projections import books, history, versions
@@ -93,7 +95,8 @@ def _read(read: Read, told: Sequence[Recorded]) -> Books:
     if begins and moving:
         nodes = list(begins)
         for id, since, *held in read(_NEAR, (nodes, list(begins.values()), nodes)):
-            known.know(id, since, _held(*held))
+            if id not in known.versions:
+                known.know(id, since, _held(*held))
     return known
 
 
@@ -115,7 +118,7 @@ def _scalars_of_nodes(read: Read, batch: Sequence[Recorded]) -> Iterator[Write]:
         return
     known: Versions[dict[str, int]] = Versions()
     for id, since, scalars in read(_SCALARS, (list({one.stream for one, _ in told}),)):
-        known.know(id, since, scalars)
+        known.know(id, since, _SOLD.decode(scalars))
     for one, scalars in told:
         known.put(one.stream, scalars, one.position)
     yield from known.writes("node_scalars", OF_NODE, lambda scalars: (encode(scalars).decode(),))
@@ -138,9 +141,13 @@ def _columns(held: Held) -> tuple[Any, ...]:
 
 def _held(*row: Any) -> Held:
     reservation_id, node_id, pool_id, tenant_id, bound, ended, freed, _, atoms, scalars = row
-    spans: dict[str, Span] = {device: tuple(span) for device, span in atoms.items()}
-    amounts = {resource: tuple(held) for resource, held in scalars.items()}
-    return Held(reservation_id, node_id, pool_id, tenant_id, bound, ended, freed, spans, amounts)
+    held = (_ATOMS.decode(atoms), _AMOUNTS.decode(scalars))
+    return Held(reservation_id, node_id, pool_id, tenant_id, bound, ended, freed, *held)
+
+
+_ATOMS: Final = msgspec.json.Decoder(dict[str, Span])
+_AMOUNTS: Final = msgspec.json.Decoder(dict[str, tuple[int, int, int | None]])
+_SOLD: Final = msgspec.json.Decoder(dict[str, int])
 
 
 PROJECTION = Async("bookings_past", TABLES, apply)

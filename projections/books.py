@@ -56,12 +56,17 @@ class Books:
         self.versions: Versions[Held] = Versions()
         self._of: dict[str, set[str]] = defaultdict(set)
         self._on: dict[str, set[str]] = defaultdict(set)
+        self._indexed: set[str] = set()
 
     def know(self, id: str, since: int, held: Held) -> None:
         self.versions.know(id, since, held)
         self._index(id, held)
 
     def _index(self, id: str, held: Held) -> None:
+        """Once: whose it is and what it has never changes."""
+        if id in self._indexed:
+            return
+        self._indexed.add(id)
         if held.reservation_id is not None:
             self._of[held.reservation_id].add(id)
         for device in held.atoms:

@@ -7,6 +7,7 @@ budget was is read from its stream.
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, LiteralString
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -43,6 +44,7 @@ CREATE INDEX budget_spent_history_open ON budget_spent_history (id) WHERE to_pos
 _CLAIMS: Final = versions.known("budget_claims", CLAIM, "id = ANY(%s)")
 _SPENT: Final = versions.known("budget_spent", SPENT, "id = ANY(%s)")
 
+_SCOPES: Final = msgspec.json.Decoder(tuple[str, ...])
 _ENDS = (reservation.ReleaseStarted, reservation.Failed, reservation.Cancelled, reservation.Expired)
 _TOLD = (
     *_ENDS,
@@ -103,7 +105,7 @@ def apply(read: Read, batch: Sequence[Recorded]) -> Iterator[Write]:
         return
     claims: Versions[Claim] = Versions()
     for id, since, scopes, *held in read(_CLAIMS, (list({one.stream for one in told}),)):
-        claims.know(id, since, Claim(tuple(scopes), *held))
+        claims.know(id, since, Claim(_SCOPES.decode(scopes), *held))
     used: list[Use] = []
     for one in told:
         claim = claims.get(one.stream)

@@ -25,7 +25,7 @@ def _open(stream: str, draft: reservation.Drafted | extension.Drafted) -> Iterat
     """An identity's drafts come one after the other, so that each counts those before it."""
     whose = f"{draft.tenant_id}/{draft.identity_id}"
     lock = "SELECT pg_advisory_xact_lock(hashtextextended('draft/' || %s, 0))"
-    yield Statement(Phase.QUOTA_LOCK, f"5{whose}", lock, (whose,), True, 1)
+    yield Statement(Phase.KEY, f"{whose}/0", lock, (whose,), True, 1)
     guard = """
     SELECT refuse('TOO_MANY_DRAFTS', jsonb_build_object(
         'most', %s::int, 'milliseconds', min(since) + %s - database_ms()
@@ -38,7 +38,7 @@ def _open(stream: str, draft: reservation.Drafted | extension.Drafted) -> Iterat
     """
     most, lasts = reservation_terms.DRAFTS, reservation_terms.DRAFT_MS
     params = (most, lasts, draft.tenant_id, draft.identity_id, lasts, most, most)
-    yield Statement(Phase.QUOTA_CHECK, f"5{whose}", guard, params, True)
+    yield Statement(Phase.KEY, f"{whose}/1", guard, params, True)
     sql = "INSERT INTO open_drafts (id, tenant_id, identity_id, since) VALUES (%s, %s, %s, %s)"
     yield Statement(Phase.CATALOG, stream, sql, (stream, draft.tenant_id, draft.identity_id, draft.at))
 

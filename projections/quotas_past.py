@@ -6,6 +6,7 @@ As `projections.quotas` has them now; limits are read from the streams of quotas
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, LiteralString
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -25,6 +26,8 @@ CREATE INDEX quota_claims_history_open ON quota_claims_history (id) WHERE to_pos
 """
 
 _KNOWN: Final = versions.known("quota_claims", FACETS, "id = ANY(%s)")
+_SCOPES: Final = msgspec.json.Decoder(tuple[str, ...])
+_AMOUNTS: Final = msgspec.json.Decoder(dict[str, int])
 _ENDS = (
     reservation.Released,
     reservation.Failed,
@@ -62,8 +65,8 @@ def apply(read: Read, batch: Sequence[Recorded]) -> Iterator[Write]:
     if not told:
         return
     claims: Versions[Claim] = Versions()
-    for id, since, scopes, *held in read(_KNOWN, (list({one.stream for one in told}),)):
-        claims.know(id, since, Claim(tuple(scopes), *held))
+    for id, since, scopes, resources, *during in read(_KNOWN, (list({one.stream for one in told}),)):
+        claims.know(id, since, Claim(_SCOPES.decode(scopes), _AMOUNTS.decode(resources), *during))
     for one in told:
         claims.put(one.stream, _after(claims.get(one.stream), one.event), one.position)
     yield from claims.writes("quota_claims", FACETS, _columns)

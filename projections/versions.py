@@ -31,6 +31,9 @@ class Versions(Generic[T]):
         if id not in self._since:
             self._current[id], self._since[id] = value, since
 
+    def __contains__(self, id: str) -> bool:
+        return id in self._since
+
     def get(self, id: str) -> T | None:
         return self._current.get(id)
 
@@ -70,6 +73,10 @@ class Versions(Generic[T]):
 
 
 def known(name: LiteralString, facets: Sequence[str], whose: LiteralString) -> str:
-    """The open versions of things, as (id, from, *facets)."""
-    columns = ", ".join(facet.split()[0] for facet in facets)
+    """The open versions of things, as (id, from, *facets); jsonb as text, which msgspec reads faster than psycopg."""
+    columns = ", ".join(_column(*facet.split()) for facet in facets)
     return f"SELECT id, from_position, {columns} FROM {name}{history.SUFFIX} AS h WHERE to_position IS NULL AND {whose}"
+
+
+def _column(name: str, type: str) -> str:
+    return f"{name}::text" if type == "jsonb" else name

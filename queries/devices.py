@@ -6,6 +6,7 @@ from domain import device, errors
 from domain.operation import Answer, KnownListing, Operation, Page
 from queries import past
 from queries.reading import Reader, filters
+from queries.sight import Through
 
 
 class List(KnownListing, frozen=True, kw_only=True):
@@ -45,8 +46,12 @@ ROWS = past.Rows(
 """A report replaces a node's devices, so those of the past are found in the history alone."""
 
 
+SEEN = Through("compute-node", thing="split_part(listed.id, '|', 1)")
+"""Whoever sees a node sees its devices."""
+
+
 def list_(query: List, read: Reader) -> Answer:
-    return past.listed(read, query, ROWS, filters(query, read))
+    return past.listed(read, query, ROWS, filters(query, read), type=SEEN)
 
 
 OPERATIONS = (

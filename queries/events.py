@@ -50,7 +50,9 @@ class Feed:
 
 def stream(query: Stream, read: Reader) -> Answer:
     def shown(found: Sequence[Recorded]) -> Sequence[Recorded]:
-        return found if query.scope == "fleet" else _seen(found, read)
+        if query.scope != "fleet":
+            return _seen(found, read)
+        return found if any(_may(read, "compute-fleet", "compute:events:stream", ["global"])) else ()
 
     after = read.position if query.after is None else query.after
     return Answer(body=Feed(after, read, query.scope == "fleet", shown))

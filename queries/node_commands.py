@@ -9,6 +9,7 @@ from domain import errors, ids, node_command
 from domain.operation import Answer, Known, KnownListing, Operation, Page, Reading
 from queries import past
 from queries.reading import Reader, filters, one
+from queries.sight import Through
 
 
 class List(KnownListing, frozen=True, kw_only=True):
@@ -45,8 +46,16 @@ ROWS = past.rows(
 )
 
 
+SEEN = Through(
+    "compute-node",
+    thing="given.node_id",
+    joined="LEFT JOIN node_commands AS given ON given.id = listed.id",
+)
+"""Whoever sees a node sees its commands."""
+
+
 def list_(query: List, read: Reader) -> Answer:
-    return past.listed(read, query, ROWS, filters(query, read), node_command.view)
+    return past.listed(read, query, ROWS, filters(query, read), node_command.view, SEEN)
 
 
 def get(query: Get, read: Reader) -> Answer:

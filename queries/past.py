@@ -29,11 +29,13 @@ MARK: Literal["asOf"] = "asOf"
 class Rows(msgspec.Struct, frozen=True):
     """What a list selects: `now` as `reading.Row`, `then` as (id, view) at position `_as_of`.
 
-    A view that is null is made of the thing's state: the row's own, or then the one folded from its stream.
+    A view that is null is made of the thing's state: the row's own, or then the one folded from its stream, on from
+    what the `table`'s versions carry.
     """
 
     now: LiteralString
     then: LiteralString
+    table: LiteralString | None = None
 
 
 def rows(table: LiteralString, mine: LiteralString, wanted: LiteralString) -> Rows:
@@ -48,6 +50,7 @@ def rows(table: LiteralString, mine: LiteralString, wanted: LiteralString) -> Ro
         FROM (SELECT id FROM {table} WHERE {mine}) AS walked CROSS JOIN LATERAL {version_of(table)}
         WHERE {wanted}
         """,
+        table,
     )
 
 
@@ -89,7 +92,7 @@ def listed(
     sees = reading.sight_of(read, request, through)
     fetch = partial(_read, read, request, sees.over(_THEN + of.then + _AS_WALKED), {**wanted, **sees.params})
     found, place = reading.page_of(read, request, _start(request, position), fetch, sees)
-    return reading.page(request, _shown(read, found, view), place, position, mark=MARK)
+    return reading.page(request, _shown(read, found, view, of.table), place, position, mark=MARK)
 
 
 def _start(request: Paged, position: int) -> Place | None:
@@ -117,18 +120,37 @@ def _now(row: Row, view: Callable[[str, Any, int], Any] | None) -> Row:
     if view is None:
         return row
     at, id, version, state = row
-    known = msgspec.json.decode(state, type=type(registry.kind(id).initial))
-    return at, id, version, msgspec.json.encode(view(id, known, version))
+    return at, id, version, msgspec.json.encode(view(id, _state(id, state), version))
 
 
-def _shown(read: Reader, found: Sequence[Row], view: Callable[[str, Any, int], Any] | None) -> list[Row]:
+def _shown(
+    read: Reader, found: Sequence[Row], view: Callable[[str, Any, int], Any] | None, table: LiteralString | None
+) -> list[Row]:
     if view is None or read.as_of is None:
         return list(found)
     ids = [row[1] for row in found]
+    known = {} if table is None else _carried(read, table, ids)
     return [
         (read.as_of, id, then.version, msgspec.json.encode(view(id, then.state, then.version)))
-        for id, then in zip(ids, read.load_all_as_of(ids, read.as_of), strict=True)
+        for id, then in zip(ids, read.load_all_as_of(ids, read.as_of, known), strict=True)
     ]
+
+
+def _carried(read: Reader, table: LiteralString, ids: Sequence[str]) -> dict[str, tuple[Any, int]]:
+    """The last state, and its version, that a version of these things carries up to `asOf`."""
+    sql: LiteralString = f"""
+    SELECT asked.id, last.kept, last.kept_version FROM unnest(%s::text[]) AS asked (id) CROSS JOIN LATERAL (
+        SELECT kept, kept_version FROM {table}_history AS h
+        WHERE h.id = asked.id AND h.from_position <= %s AND kept_version IS NOT NULL
+        ORDER BY h.from_position DESC LIMIT 1
+    ) AS last
+    """
+    rows = read.connection.execute(sql, (list(ids), read.as_of), prepare=True).fetchall()
+    return {id: (_state(id, kept), version) for id, kept, version in rows}
+
+
+def _state(id: str, kept: bytes) -> Any:
+    return msgspec.json.decode(kept, type=type(registry.kind(id).initial))
 
 
 def check_position(position: int, head: int, field: str = MARK) -> None:

@@ -77,7 +77,7 @@ class Reader(msgspec.Struct, frozen=True):
     visible: Callable[[], int]
     as_of: int | None
     load_as_of: Callable[[str, int], Any]
-    load_all_as_of: Callable[[Sequence[str], int], Sequence[Any]]
+    load_all_as_of: Callable[..., Sequence[Any]]
     decide: Callable[[Resource], None]
     load_version: Callable[[str, int], Any]
     versions: Callable[[str, int, int], list[Recorded]]

@@ -20,7 +20,7 @@ _FRESH = click.Path(dir_okay=False, path_type=Path)
 @click.command()
 @database.options
 @click.option(
-    "--key", "vkeys", multiple=True, help="verifies checkpoints; default that of audit.key in the data directory"
+    "--key", "vkeys", multiple=True, help="verifies checkpoints, beside that of audit.key in the data directory"
 )
 @click.option("--export", "export_file", type=_FILE, help="check this export instead, without database and server")
 @click.option("--checkpoint", "kept", type=_FILE, help="that nothing before this one has changed since")
@@ -60,8 +60,8 @@ def _database(database_url: str | None, data_dir: Path | None, vkeys: tuple[str,
         progress.Progress("audit verify", sys.stderr) as shown,
     ):
         keys = _keys(vkeys)
-        if not keys and (database_url is None or data_dir is not None):
-            keys = _own(data_dir, evidence.incarnation(connection))
+        if database_url is None or data_dir is not None:
+            keys += _own(data_dir, evidence.incarnation(connection))
         found = evidence_check.Verifier(connection, told.one, keys, audit_key.verify, kept).run(shown)
     told.rest()
     click.echo(
@@ -71,6 +71,8 @@ def _database(database_url: str | None, data_dir: Path | None, vkeys: tuple[str,
     click.echo(f"tree of {found.leaves:,} leaves, root {found.root.hex()}")
     signed = "" if keys else "; their signatures were not: name the verifier key with --key"
     click.echo(f"{found.checkpoints:,} checkpoints verified{signed}")
+    for key in keys:
+        click.echo(f"verifier key {key.vkey}")
     if found.later:
         click.echo(f"{found.later:,} later events are not taken in yet")
     if found.faults:

@@ -15,7 +15,9 @@ from adapters.postgres import evidence
 from adapters.postgres.mapper import outline
 from domain import audit_check, chain, checkpoint, leaf, merkle
 
-AT_ONCE: Final = 2_000
+AT_ONCE: Final = {"log": 500, "links": 2_000, "leaves": 20, "notes": 200}
+"""Rows of each answer that are held: a tile is 10 KB, and an inventory can be 100."""
+
 _FIRST, _END = -(2**63), 2**63 - 1
 
 _LEAVES: LiteralString = "SELECT index, hashes, positions FROM audit_tiles WHERE level = 0 ORDER BY index"
@@ -127,7 +129,7 @@ class Verifier:
     def _cursor(self, name: str, sql: LiteralString, params: tuple[int, ...] = ()) -> Iterator[Any]:
         """A long answer, a stretch at a time."""
         with closing(self._connection.cursor(f"audit_{name}", binary=True)) as cursor:
-            cursor.itersize = AT_ONCE
+            cursor.itersize = AT_ONCE[name]
             yield from cursor.execute(sql, params)
 
     def _log(self, after: int, upto: int) -> Iterator[audit_check.Logged]:

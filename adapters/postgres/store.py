@@ -2,8 +2,9 @@
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
+from types import MappingProxyType
 from typing import Any, Final
 
 import psycopg
@@ -116,10 +117,16 @@ class EventStore(CatalogReader):
         self._keep(stream, before, loaded)
         return loaded
 
-    def load_all_as_of(self, streams: Sequence[str], position: int) -> list[Loaded]:
-        """As `load_as_of`, for several in one query, and one before it for those that may have a snapshot."""
-        kept = snapshots.latest_of_all(self._pool, list(dict.fromkeys(streams)), position)
-        before = {one: kept.get(one) or Loaded(registry.kind(one).initial, 0) for one in streams}
+    def load_all_as_of(
+        self, streams: Sequence[str], position: int, known: Mapping[str, tuple[Any, int]] = MappingProxyType({})
+    ) -> list[Loaded]:
+        """As `load_as_of`, for several in one query, and one before it for those that may have a snapshot.
+
+        `known` are states with their versions, none beyond the position, to go on from.
+        """
+        before = {stream: Loaded(*of) for stream, of in known.items()}
+        before |= snapshots.latest_of_all(self._pool, [one for one in streams if one not in before], position)
+        before |= {one: Loaded(registry.kind(one).initial, 0) for one in streams if one not in before}
         since: dict[str, list[tuple[Any, ...]]] = {stream: [] for stream in before}
         for row in self._recorder.select_all(_versions(before), position):
             since[row[0]].append(row)

@@ -42,27 +42,26 @@ class Condition(Struct, frozen=True):
 
     def holds(self, context: Context, meter: Meter) -> bool:
         """A missing key or another type is false, for negated operators too (iam.md §2)."""
-        found = self.key in context
-        if not found and not self.presence:
-            return False
-        value = context[self.key] if found else None
-        actual = found if self.presence else self.operator.actual(value)
+        of, key = self.operator, self.key
+        value = context.get(key)
+        actual = key in context if self.presence else of.actual(value) if value is not None else None
         if actual is None:
             return False
-        cost = 1 + _size(value, self.operator)
-        negated, every, test = self.operator.negated, self.operator.every, self.operator.test
+        cost = 1 + _size(value, of) if isinstance(value, str | list | tuple) else 1
+        negated, test = of.negated, of.test
+        until = negated or of.every
         for expected in self.expected:
             meter.spend(cost)
             passes = test(expected, actual, context, meter) is not negated
-            if passes is not (negated or every):
+            if passes is not until:
                 return passes
-        return negated or every
+        return until
 
 
-def _size(value: object, of: Operator) -> int:
+def _size(value: str | Array, of: Operator) -> int:
     if isinstance(value, str):
-        return text.utf16_length(value)
-    return len(value) if of.actual is _array and isinstance(value, list | tuple) else 0
+        return len(value) if value.isascii() else text.utf16_length(value)
+    return len(value) if of.actual is _array else 0
 
 
 def keys(condition: Condition) -> set[str]:

@@ -77,6 +77,23 @@ def test_who_acts_for_whom_stands_in_the_log(better: Plane) -> None:
     assert (caller.identity_id, caller.agent_id, caller.delegation_id) == ("alice", "robot", "dlg_robot")
 
 
+def test_a_stream_shows_what_a_plan_allows(better: Plane) -> None:
+    head = better.head()
+    better.acme.ok("POST", "/v1/projects", {"name": "research-of-acme"})
+    better.globex.ok("POST", "/v1/projects", {"name": "research-of-globex"})
+    better.settle()
+    shown = better.acme.get(f"/v1/events/stream?after={head}")
+    assert shown.status_code == 200
+    assert "research-of-acme" in shown.text
+    assert "research-of-globex" not in shown.text
+
+
+def test_a_list_whose_plan_gets_no_answer_is_not_shown(better: Plane) -> None:
+    better.server.fail("filters/plan", faults.hang_up)
+    assert better.acme_user.get("/v1/reservations").status_code == 503
+    assert better.acme_user.get("/v1/reservations").status_code == 200
+
+
 def test_without_an_answer_nothing_happens_and_the_caller_may_try_again(better: Plane) -> None:
     body = {"name": "north", "kind": "shared", "iamRegion": "eu-north"}
     head = better.head()

@@ -131,7 +131,8 @@ def test_what_a_twin_does_to_another_tenants_node_is_told_without_who_it_is(plan
     assert {(one.meta.actor, one.meta.admission) for one in seen} == {("controller:twins", state.admission_id)}
     foreign = {theirs} | {one.meta.actor for one in plane.store.history(theirs)} - {"controller:twins"}
     foreign |= {str(one.meta.admission) for one in plane.store.history(theirs)}
-    for path in (f"/v1/nodes/{mine}/history?limit=50", f"/v1/audit/streams/{mine}", f"/v1/nodes/{mine}"):
+    audit = (f"/v1/audit/streams/{mine}", f"/v1/audit/streams/{mine}/state", f"/v1/audit/events?resource={mine}")
+    for path in (f"/v1/nodes/{mine}/history?limit=50", *audit, f"/v1/nodes/{mine}"):
         text = plane.acme.get(path).text
         assert [name for name in foreign if name in text] == [], path
 
@@ -154,10 +155,9 @@ def test_a_settled_twin_of_another_tenant_is_in_no_audit_and_no_guess_confirms_i
     assert guess(theirs) == nobody
     assert plane.acme.ok("POST", f"/v1/nodes/{mine}/settle", {"reason": "two"})["conditions"] == []
     assert guess(theirs) == nobody
-    told = plane.acme.get(f"/v1/audit/streams/{mine}").text
-    assert "node.duplicate_settled.1" in told
-    assert theirs not in told
-    assert theirs in plane.auditor.get(f"/v1/audit/streams/{mine}?scope=fleet").text
+    for path in (f"/v1/audit/streams/{mine}", f"/v1/audit/streams/{mine}/state"):
+        assert theirs not in str(plane.acme.ok("GET", path))
+        assert theirs in plane.auditor.get(f"{path}?scope=fleet").text
 
 
 @pytest.mark.parametrize("starts_in_ms", [0, 7 * 86_400_000])

@@ -55,17 +55,20 @@ ROLES: dict[str, tuple[list[dict[str, Any]], Callable[[dict[str, Any]], bool]]] 
 def given_role(plane: Plane, statements: list[dict[str, Any]], pool_id: str) -> None:
     text = plane.access.read_text().split("\n[roles.")[0]
     text = text.replace('roles = ["tenant-user"]', 'roles = ["custom"]')
-    written = "".join(
-        "\n[[roles.custom.statements]]\n" + "".join(f"{key} = {_toml(value)}\n" for key, value in statement.items())
-        for statement in statements
-    )
     related = f'\n[[relationships]]\ntenant = "acme"\nidentity = "acme-user"\nrelation = "user"\n{of_pool(pool_id)}'
-    plane.access.write_text(f"{text}\n[roles.custom]\nversion = 1\n{written}{related}")
+    plane.access.write_text(f"{text}\n[roles.custom]\nversion = 1\n{_written(statements)}{related}")
     plane.wired.authorizer.reload()
 
 
 def of_pool(pool_id: str) -> str:
     return f'type = "compute-pool"\nid = "{pool_id}"\n'
+
+
+def _written(statements: list[dict[str, Any]]) -> str:
+    return "".join(
+        "\n[[roles.custom.statements]]\n" + "".join(f"{key} = {_toml(value)}\n" for key, value in statement.items())
+        for statement in statements
+    )
 
 
 def _toml(value: Any) -> str:
@@ -149,3 +152,22 @@ def test_a_page_that_is_planned_decides_on_none_of_its_rows(
     monkeypatch.setattr(plane.wired.authorizer, "authorize", counting)
     assert len(plane.acme_user.ok("GET", "/v1/reservations")["items"]) == 6
     assert decided == ["compute-tenant/acme"], "whether it may list at all"
+
+
+def test_devices_and_commands_are_seen_with_their_node(plane: Plane) -> None:
+    site_id = plane.site()
+    pool_id = plane.pool(site_id)
+    small, large = plane.node(site_id, pool_id, "small", gpus=2), plane.node(site_id, pool_id, "large", gpus=4)
+    for node_id in (small, large):
+        plane.root.ok("POST", f"/v1/nodes/{node_id}/commands", {"name": "collect-diagnostics"})
+    reads = [{**allow("compute-tenant/*"), "actions": ["compute:*:list"]}]
+    of_small = {**allow("compute-node/*", NumericLessThan={"resource.gpuCount": 3}), "actions": ["compute:nodes:get"]}
+    text = plane.access.read_text().replace('roles = ["platform-operator"]', 'roles = ["custom"]')
+    plane.access.write_text(f"{text}\n[roles.custom]\nversion = 1\n{_written([*reads, of_small])}")
+    assert plane.wired.authorizer.reload()
+    position = plane.settle()
+    for asked in ("", f"?asOf=@{position}"):
+        for name in ("devices", "commands"):
+            rows = plane.operator.ok("GET", f"/v1/{name}{asked}")["items"]
+            assert {row["nodeId"] for row in rows} == {small}, (name, asked)
+        assert {row["nodeId"] for row in plane.root.ok("GET", f"/v1/devices{asked}")["items"]} == {small, large}

@@ -3,10 +3,13 @@
 import logging
 from typing import Any
 
+import msgspec
 import pytest
 
 from adapters.iam import access_edit, tokens
+from adapters.registry import OPERATIONS
 from adapters.telemetry import JsonFormatter
+from domain.operation import Call
 from given import Client, Plane
 
 
@@ -33,6 +36,20 @@ def test_a_revoked_token_is_nobodys_from_the_reload_on_and_others_go_on(plane: P
     assert plane.acme.get("/v1/pools").status_code == 200
     decided = plane.refusals()
     assert decided == [], "who is nobody leaves no record"
+
+
+@pytest.mark.parametrize(("who", "scope"), [("acme", "tenant"), ("root", "fleet")])
+def test_a_stream_that_is_open_shows_a_revoked_token_nothing_more(plane: Plane, who: str, scope: str) -> None:
+    token = made(plane, who)
+    session = plane.wired.authorizer.identify(token)
+    operation = OPERATIONS["events.stream"]
+    request = msgspec.convert({"scope": scope, "after": 0}, operation.request)
+    feeds = [plane.wired.dispatcher(operation, request, Call(session=session, request_id="r1")).body for _ in range(2)]
+    plane.project()
+    plane.settle()
+    assert feeds[0].read() != []
+    revoke(plane, token)
+    assert feeds[1].read() == []
 
 
 def test_the_log_says_which_of_an_identitys_tokens_was_used(plane: Plane) -> None:

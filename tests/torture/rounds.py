@@ -159,7 +159,7 @@ class Torture:
         if not audit:
             return None, wrong
         verdict, differences = verify.differences(self.server.dsn)
-        return verdict.rows, wrong + differences
+        return verdict.rows, wrong + differences + verify.evidence(self.server.dsn)
 
     def _shown(self) -> list[Acknowledged]:
         """What each serve shows of some reservations: whoever lived through a kill may remember what is not so."""

@@ -11,7 +11,8 @@ from typing import Any, Final, LiteralString
 import msgspec
 import psycopg
 
-from adapters.postgres import rebuild
+from adapters import audit_key
+from adapters.postgres import evidence_check, rebuild
 from domain import admission, registry, reservation, reservation_fold, reservation_view
 from domain.event import Recorded
 from projections import table
@@ -109,6 +110,14 @@ def differences(dsn: str) -> tuple[rebuild.Verdict, list[str]]:
         for found in verdict.differences
     ]
     return verdict, wrong
+
+
+def evidence(dsn: str) -> list[str]:
+    """What `better-compute audit verify` finds in what was taken in so far."""
+    told: list[str] = []
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        evidence_check.Verifier(connection, told.append, [], audit_key.verify).run()
+    return [f"audit verify: {fault}" for fault in told]
 
 
 def versions(connection: psycopg.Connection[Any], read: int) -> Iterator[str]:

@@ -13,7 +13,7 @@ from msgspec import Struct
 from adapters.iam.better import identity, planning
 from adapters.iam.better.answers import Failed, Unknown
 from adapters.iam.better.client import Client
-from domain import errors
+from domain import access, errors
 from domain.access import Decision, Foresight, Plan, Resource, Session, Tenant
 from domain.policy import matching
 
@@ -84,7 +84,7 @@ class BetterIam:
         plan = self.plan(session, action, resource.type)
         if plan.kind == "unsupported":
             return Foresight("unknown", "UNSUPPORTED_FILTER")
-        passes = plan.filter is not None and matching.matches(plan.filter, planning.row(resource))
+        passes = plan.filter is not None and matching.matches(plan.filter, access.row(resource))
         if plan.kind == "always" or passes:
             return Foresight("allowed", "allowed")
         return Foresight("denied", "ACCESS_DENIED")

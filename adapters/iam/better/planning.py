@@ -1,12 +1,10 @@
 """What a list may show, as `filters/plan` answers it, decoded strictly (iam.md §19)."""
 
-from collections.abc import Mapping
-
 import msgspec
 from msgspec import Struct
 
 from adapters.iam.better.answers import Unknown
-from domain.access import Plan, Resource
+from domain.access import Plan
 from domain.policy import matching
 
 
@@ -36,10 +34,3 @@ def plan_of(planned: Planned, asked: tuple[str, str, str]) -> Plan:
                 raise Unknown("its plan has a filter of another form than was agreed") from None
         case _:
             raise Unknown("its plan is of an unknown kind")
-
-
-def row(resource: Resource) -> Mapping[str, object]:
-    """A thing as a filter looks at it."""
-    parent = {"parentType": resource.parent_type, "parentId": resource.parent_id}
-    known = {name: value for name, value in parent.items() if value is not None}
-    return {**resource.attributes, **known, "id": resource.id}

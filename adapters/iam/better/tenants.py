@@ -88,7 +88,7 @@ class TenantTree:
             tenants, unread = self._read()
             self._record(tenants, unread)
             if unread != self._unread:
-                log.warning("no service key of these tenants, their children are as the log has them: %s", _few(unread))
+                log.info("no service key of these tenants, their children are as the log has them: %s", _few(unread))
             self._known, self._unread = tenants, unread
 
     def _run(self) -> None:

@@ -32,7 +32,11 @@ def test_a_log_as_it_was_recorded_verifies(house: Audited, database: str) -> Non
     lines = result.output.splitlines()
     assert lines[0].startswith("8 events and 8 links of chains verified in ")
     assert lines[1].startswith("tree of 8 leaves, root ")
-    assert lines[2:] == ["1 checkpoints verified", "2 later events are not taken in yet"]
+    assert lines[2:] == [
+        "1 checkpoints verified",
+        f"verifier key {house.signer.key.vkey}",
+        "2 later events are not taken in yet",
+    ]
 
 
 def test_the_key_of_the_data_directory_verifies(house: Audited, database: str, tmp_path: Path) -> None:

@@ -97,6 +97,15 @@ def test_what_was_taken_in_verifies(house: Audited) -> None:
     assert (report.events, report.leaves, report.checkpoints, report.signed, report.later) == (571, 571, 4, 4, 0)
 
 
+def test_a_log_that_nothing_was_taken_in_of_verifies(database: str) -> None:
+    with audited(database) as made:
+        assert made.verified()[0] == []
+        made.sign()
+        made.log(2)
+        told, report = made.verified()
+    assert (told, report.leaves, report.signed, report.later) == ([], 0, 1, 2)
+
+
 def test_later_events_are_no_fault(house: Audited) -> None:
     house.log(3)
     told, report = house.verified()
