@@ -23,7 +23,7 @@ from domain.leaf import Leaf
 
 FORMAT: Final = "better-compute-audit/1"
 MEDIA_TYPE: Final = "application/jsonl"
-MOST_LINE: Final = 64 << 20
+MOST_LINE: Final = 16 << 20
 """Bytes of a line that a reader takes."""
 
 

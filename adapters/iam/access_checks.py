@@ -70,7 +70,13 @@ class Relationship(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def tree(tenants: Mapping[str, TenantEntry]) -> str:
-    """The id of the one root; every other tenant must lead to it within the depth."""
+    """The id of the one root; every other tenant must lead to it within the depth.
+
+    A `/` in an id would be taken for the end of it where the log names an actor, `identity:<tenant>/<id>`.
+    """
+    for tenant in tenants:
+        if "/" in tenant:
+            raise Mistake(f"tenants.{tenant}", "must not contain /")
     roots = [tenant for tenant, entry in tenants.items() if entry.parent is None]
     if len(roots) != 1:
         found = f"found {', '.join(roots)}" if roots else "found none"
