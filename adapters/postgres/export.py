@@ -71,8 +71,14 @@ class Part(Protocol):
 def lines(connect: Connect, ask: Ask, note: str, vkey: str) -> Iterator[bytes]:
     """The export in pieces of whole lines, proved against a checkpoint; the first is the header.
 
-    Raises Invalid before the first piece where the evidence does not have what is asked for.
+    Raises Invalid before the first piece where the evidence does not have what is asked for, and EvidenceUnsound where
+    log or evidence were changed so that nothing can be made of them.
     """
+    with evidence.sound():
+        yield from _lines(connect, ask, note, vkey)
+
+
+def _lines(connect: Connect, ask: Ask, note: str, vkey: str) -> Iterator[bytes]:
     current = checkpoint.parse(note)
     part: Part = _Fleet(ask, current) if ask.tenant_id is None else _Tenant(ask.tenant_id, ask, current)
     with connect() as connection:
@@ -99,11 +105,6 @@ def consistency(connection: psycopg.Connection[Any], old: int, new: int) -> tupl
     """The root of an earlier size, and the proof that it is the beginning of a later one."""
     tree = evidence.tree(connection)
     return tree.root(old), tree.consistency(old, new)
-
-
-def position(connection: psycopg.Connection[Any], index: int) -> int:
-    """The log position of a leaf."""
-    return evidence.tile(connection, 0, index // merkle.WIDTH).positions[index % merkle.WIDTH]
 
 
 def _since(connection: psycopg.Connection[Any], size: int, current: Checkpoint) -> Since:
