@@ -76,6 +76,8 @@ def tree(tenants: Mapping[str, TenantEntry]) -> str:
         found = f"found {', '.join(roots)}" if roots else "found none"
         raise Mistake("tenants", f"exactly one tenant must have no parent, the platform itself; {found}")
     for tenant, entry in tenants.items():
+        if "/" in tenant:
+            raise Mistake(f"tenants.{tenant}", "must have no / in its name: the log names who acts as tenant/identity")
         if entry.parent is not None:
             name(f"tenants.{tenant}.parent", entry.parent, tenants, "tenant")
         if sum(1 for _ in ancestry(tenants, tenant)) > MAX_DEPTH:

@@ -17,7 +17,7 @@ from msgspec import Meta, Struct
 
 from adapters.iam.better.answers import Failed
 from adapters.iam.better.client import Client
-from adapters.iam.better.identity import Id
+from adapters.iam.better.identity import Id, TenantId
 from domain import errors
 from domain.access import Credential, Session
 
@@ -60,7 +60,7 @@ class Claims(Struct, frozen=True):
     iss: _URI
     aud: _URI | Annotated[list[_URI], Meta(min_length=1)]
     sub: Id
-    tid: Id
+    tid: TenantId
     sid: Id
     jti: Id
     iat: _SECONDS
