@@ -15,7 +15,6 @@ from adapters.iam.better.answers import Code, Failed, Unknown
 from adapters.iam.better.client import Client
 from domain import access, errors
 from domain.access import Decision, Foresight, Plan, Resource, Session, Tenant
-from domain.policy import matching
 
 log = logging.getLogger(__name__)
 
@@ -83,8 +82,7 @@ class BetterIam:
         plan = self.plan(session, action, resource.type)
         if plan.kind == "unsupported":
             return Foresight("unknown", "UNSUPPORTED_FILTER")
-        passes = plan.filter is not None and matching.matches(plan.filter, access.row(resource))
-        if plan.kind == "always" or passes:
+        if all(access.may(plan, [resource], lambda unplanned: [False] * len(unplanned))):
             return Foresight("allowed", "allowed")
         return Foresight("denied", "ACCESS_DENIED")
 

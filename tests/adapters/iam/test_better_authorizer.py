@@ -39,7 +39,7 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 def authorizer(server: Server) -> Iterator[BetterIam]:
-    client = Client(server.url, total_s=0.5, wait=lambda seconds: None)
+    client = Client(server.url, total_s=2.0, wait=lambda seconds: None)
     yield BetterIam(client, "platform")
     client.close()
 
