@@ -65,9 +65,15 @@ class Lost(Exception):
 
 
 def progress(connection: psycopg.Connection[Any]) -> Progress:
+    found = recorded_progress(connection)
+    assert found is not None, "the migration put the row there"
+    return found
+
+
+def recorded_progress(connection: psycopg.Connection[Any]) -> Progress | None:
+    """None where somebody took the row away."""
     row = connection.execute(_PROGRESS).fetchone()
-    assert row is not None, "the migration put the row there"
-    return Progress(*row)
+    return None if row is None else Progress(*row)
 
 
 def incarnation(connection: psycopg.Connection[Any]) -> str:

@@ -111,11 +111,14 @@ class Verifier:
 
     def _bounds(self) -> tuple[int, int]:
         """How many leaves there are, and up to which position. Where progress and tiles disagree, the log decides."""
-        told = evidence.progress(self._connection)
+        told = evidence.recorded_progress(self._connection)
         row = self._connection.execute(_WIDTHS).fetchone()
         assert row is not None
         tiles, end, hashes = row
         last = _number(self._connection.execute(_LAST))
+        if told is None:
+            self._tell("progress is missing: nothing says how far the log was taken in")
+            return hashes, last
         whole = tiles == end and hashes == told.size
         if whole and last == told.position:
             return hashes, last
@@ -165,7 +168,9 @@ class Verifier:
             for place in range(index * merkle.WIDTH, min(size, (index + 1) * merkle.WIDTH)):
                 yield audit_check.Filed(place, None, None)
 
-    def _tile(self, index: int, hashes: bytes, positions: Sequence[int], width: int) -> Iterator[audit_check.Filed]:
+    def _tile(
+        self, index: int, hashes: bytes, positions: Sequence[int | None], width: int
+    ) -> Iterator[audit_check.Filed]:
         if len(hashes) != width * merkle.HASH:
             self._tell(f"tile 0/{index} has {len(hashes)} bytes of {width} hashes")
         if len(positions) != width:
@@ -173,6 +178,8 @@ class Verifier:
         for place in range(width):
             hash = hashes[place * merkle.HASH : (place + 1) * merkle.HASH]
             position = positions[place] if place < len(positions) else None
+            if position is None and place < len(positions):
+                self._tell(f"leaf {index * merkle.WIDTH + place}: it has no position")
             whole = len(hash) == merkle.HASH
             yield audit_check.Filed(index * merkle.WIDTH + place, position, hash if whole else None)
 
