@@ -83,7 +83,7 @@ def _embedded(path: Path, store: EventStore) -> Access:
 
 
 def _better(to: connection.Connection, store: EventStore) -> Access:
-    client = Client(to.url)
+    client = Client(to.url, address_header=to.client_address_header)
     tree = TenantTree(
         client,
         to.root_tenant,
