@@ -129,29 +129,10 @@ def _shown(
     if view is None or read.as_of is None:
         return list(found)
     ids = [row[1] for row in found]
-    known = {} if table is None else _carried(read, table, ids)
     return [
         (read.as_of, id, then.version, msgspec.json.encode(view(id, then.state, then.version)))
-        for id, then in zip(ids, read.load_all_as_of(ids, read.as_of, known), strict=True)
+        for id, then in zip(ids, read.load_all_as_of(ids, read.as_of, table), strict=True)
     ]
-
-
-def _carried(read: Reader, table: LiteralString, ids: Sequence[str]) -> dict[str, tuple[Any, int, int | None]]:
-    """The last state, and its version, that a version of these things carries up to `asOf`; the next such version."""
-    sql: LiteralString = f"""
-    SELECT asked.id, last.kept, last.kept_version, (
-        SELECT later.kept_version FROM {table}_history AS later
-        WHERE later.id = asked.id AND later.from_position > %s AND later.kept_version IS NOT NULL
-        ORDER BY later.from_position LIMIT 1
-    )
-    FROM unnest(%s::text[]) AS asked (id) CROSS JOIN LATERAL (
-        SELECT kept, kept_version FROM {table}_history AS h
-        WHERE h.id = asked.id AND h.from_position <= %s AND kept_version IS NOT NULL
-        ORDER BY h.from_position DESC LIMIT 1
-    ) AS last
-    """
-    rows = read.connection.execute(sql, (read.as_of, list(ids), read.as_of), prepare=True).fetchall()
-    return {id: (_state(id, kept), version, following) for id, kept, version, following in rows}
 
 
 def _state(id: str, kept: bytes) -> Any:
