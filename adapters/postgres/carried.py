@@ -1,6 +1,5 @@
 """States of the past on from what row versions carry (docs/decisions/0012): one round trip however many streams."""
 
-from collections.abc import Hashable
 from functools import cache
 from typing import Any
 
@@ -46,8 +45,9 @@ def question(table: str) -> str:
 def folded(stream: str, version: int, kept: bytes | None, many: int, events: bytes | None) -> Loaded | None:
     """One row of the answer; None when it cannot be read so."""
     of = registry.kind(stream)
+    shape: type[msgspec.Struct] = type(of.initial)
     try:
-        state = of.initial if kept is None else _decoder(type(of.initial)).decode(kept)
+        state = of.initial if kept is None else _decoder(shape).decode(kept)
         for event in told(stream, events) if events else ():
             state = of.evolve(state, event)
     except msgspec.MsgspecError:
@@ -56,5 +56,5 @@ def folded(stream: str, version: int, kept: bytes | None, many: int, events: byt
 
 
 @cache
-def _decoder(of: Hashable) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(of)
+def _decoder(shape: type[msgspec.Struct]) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(shape)
