@@ -11,23 +11,18 @@ from domain import registry
 
 _QUESTION = """
 SELECT asked.id, coalesce(last.kept_version, 0), last.kept, later.many, later.events
-FROM unnest(%s::text[]) AS asked (id)
+FROM unnest(%s::text[], %s::bigint[]) AS asked (id, until)
 LEFT JOIN LATERAL (
     SELECT h.kept_version, h.kept FROM {table}_history AS h
     WHERE h.id = asked.id AND h.from_position <= %s AND h.kept_version IS NOT NULL
     ORDER BY h.from_position DESC LIMIT 1
 ) AS last ON true
-LEFT JOIN LATERAL (
-    SELECT h.kept_version FROM {table}_history AS h
-    WHERE h.id = asked.id AND h.from_position > %s AND h.kept_version IS NOT NULL
-    ORDER BY h.from_position LIMIT 1
-) AS beyond ON true
 CROSS JOIN LATERAL (
     SELECT count(*) AS many, string_agg(event.state, ','::bytea ORDER BY event.originator_version) AS events
     FROM stored_events AS event
     WHERE event.originator_id = asked.id AND event.originator_version > coalesce(last.kept_version, 0)
         AND event.originator_version <= coalesce(last.kept_version, 0) + %s::bigint
-        AND event.originator_version < coalesce(beyond.kept_version, %s::bigint) AND event.notification_id <= %s
+        AND event.originator_version < asked.until AND event.notification_id <= %s
 ) AS later
 """
 
@@ -36,8 +31,8 @@ CROSS JOIN LATERAL (
 def question(table: str) -> str:
     """Of each stream the last state that a version of it in `table` carries, its version, and the events after it.
 
-    Asks for streams, the position twice, the most events to read, a version beyond all, the position. The next state
-    that is carried says where to stop: without it all that ever happened later would be looked through.
+    Asks for streams, for the version of each that it has not reached, the position, the most events to read, and the
+    position. Without that version all that ever happened later would be looked through.
     """
     return _QUESTION.format(table=table)
 

@@ -116,12 +116,15 @@ class EventStore(CatalogReader):
         self._keep(stream, before, loaded)
         return loaded
 
-    def load_all_as_of(self, streams: Sequence[str], position: int, table: str | None = None) -> list[Loaded]:
+    def load_all_as_of(
+        self, streams: Sequence[str], position: int, table: str = "", until: Sequence[int] = ()
+    ) -> list[Loaded]:
         """As `load_as_of`, for several; with a read model's `table`, all of one kind, going on from its versions.
 
-        One query then; two for those that are to be folded from their snapshot, or from the beginning.
+        One query then; two for those that are to be folded from their snapshot, or from the beginning. `until` are
+        versions that they did not have yet, 0 where that is not known.
         """
-        known = {} if table is None or not streams else self._carried(streams, position, table)
+        known = self._carried(streams, position, table, until) if table and streams else {}
         before = {one: Loaded(registry.kind(one).initial, 0) for one in streams if one not in known}
         before |= snapshots.latest_of_all(self._pool, list(before), position)
         since: dict[str, list[tuple[Any, ...]]] = {stream: [] for stream in before}
@@ -130,13 +133,13 @@ class EventStore(CatalogReader):
         known |= {stream: _folded(stream, one, since[stream]) for stream, one in before.items()}
         return [known[stream] for stream in streams]
 
-    def _carried(self, streams: Sequence[str], position: int, table: str) -> dict[str, Loaded]:
+    def _carried(self, streams: Sequence[str], position: int, table: str, until: Sequence[int]) -> dict[str, Loaded]:
         """Those of these streams, all of one kind, that are folded soon from what their row versions carry.
 
         Missing are those of which a snapshot may be nearer, and of which an event has an old shape.
         """
         most = registry.kind(streams[0]).snapshot_every or snapshots.LAST
-        asked = (list(streams), position, position, most, snapshots.LAST, position)
+        asked = (list(streams), [version or snapshots.LAST for version in until], position, most, position)
         with self._pool.connection() as connection:
             (rows,) = pipeline.ask(connection, [(carried.question(table), asked)])
         return {row[0]: loaded for row in rows if row[3] < most and (loaded := carried.folded(*row)) is not None}
