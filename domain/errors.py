@@ -14,6 +14,7 @@ Refusal
 │   ├── DoubleBooked       DOUBLE_BOOKED         no room now, and the claim does not wait
 │   ├── QuotaExceeded      QUOTA_EXCEEDED        `kind`, `resource`, its `limit`, and the `peak` with the claim
 │   ├── BudgetExceeded     BUDGET_EXCEEDED       `kind`; `budgetGpuMs`, and of it what was needed and what is left
+│   ├── SpendLimitReached  SPEND_LIMIT_REACHED   a billing system outside lets nothing more be spent, or cannot tell
 │   └── Fenced             FENCED                a newer epoch owns this
 ├── HistoryPruned        HISTORY_PRUNED          asOf lies before the history that is kept, which begins at `keptFrom`
 ├── StaleVersion         STALE_VERSION           If-Match names another version
@@ -152,6 +153,10 @@ class BudgetExceeded(Conflict):
             f"the {kind}'s budget is {hours['all']} GPU-hours, {hours['left']} are left; this needs {hours['needs']}",
             extra={"kind": kind, "budgetGpuMs": budget, "neededGpuMs": needed, "leftGpuMs": left},
         )
+
+
+class SpendLimitReached(Conflict):
+    code = "SPEND_LIMIT_REACHED"
 
 
 class Fenced(Conflict):

@@ -27,6 +27,7 @@ STATUS: Final[dict[str, int]] = {
     "DOUBLE_BOOKED": 409,
     "QUOTA_EXCEEDED": 409,
     "BUDGET_EXCEEDED": 409,
+    "SPEND_LIMIT_REACHED": 409,
     "FENCED": 409,
     "HISTORY_PRUNED": 410,
     "STALE_VERSION": 412,

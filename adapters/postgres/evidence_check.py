@@ -181,7 +181,9 @@ class Verifier:
             for place in range(index * merkle.WIDTH, min(size, (index + 1) * merkle.WIDTH)):
                 yield audit_check.Filed(place, None, None)
 
-    def _tile(self, index: int, hashes: bytes, positions: Sequence[int], width: int) -> Iterator[audit_check.Filed]:
+    def _tile(
+        self, index: int, hashes: bytes, positions: Sequence[int | None], width: int
+    ) -> Iterator[audit_check.Filed]:
         if len(hashes) != width * merkle.HASH:
             self._tell(f"tile 0/{index} has {len(hashes)} bytes of {width} hashes")
         if len(positions) != width:
@@ -189,6 +191,8 @@ class Verifier:
         for place in range(width):
             hash = hashes[place * merkle.HASH : (place + 1) * merkle.HASH]
             position = positions[place] if place < len(positions) else None
+            if position is None and place < len(positions):
+                self._tell(f"leaf {index * merkle.WIDTH + place}: it has no position")
             whole = len(hash) == merkle.HASH
             yield audit_check.Filed(index * merkle.WIDTH + place, position, hash if whole else None)
 
