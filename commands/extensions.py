@@ -164,9 +164,9 @@ def _refused(asked: Asked, state: reservation.State, unit: Unit) -> errors.Confl
         return errors.Conflict("the pool is not offered to you any more: it runs to its end and is not extended")
     of: pool.State = unit.load(state.draft.pool_id).state
     if of.policy.admission.budget_check == "enforce":
-        over = budgets.exceeded(unit.ports, state.draft, (state.ends_at, ends_at))
+        over = budgets.over(state.draft, unit, (state.ends_at, ends_at))
         if over is not None:
-            return budgets.refusal(over)
+            return over
     gap_ms = of.policy.cleaning_seconds * 1000
     return _in_the_way(asked.draft.reservation_id, state.ends_at, ends_at + gap_ms, unit)
 
@@ -283,6 +283,7 @@ OPERATIONS = (
             errors.DoubleBooked,
             errors.QuotaExceeded,
             errors.BudgetExceeded,
+            errors.SpendLimitReached,
             errors.StaleVersion,
             errors.KeyReused,
         ),

@@ -94,5 +94,8 @@ class Walk:
 
 def printable(said: Any, most: int = 200) -> str:
     """What a line says, fit for a terminal."""
-    text = ascii(said)[1:-1] if isinstance(said, str) else ascii(said)
+    try:
+        text = ascii(said)[1:-1] if isinstance(said, str) else ascii(said)
+    except RecursionError:
+        return "nested too deep to show"
     return text if len(text) <= most else text[:most] + "…"

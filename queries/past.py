@@ -136,17 +136,22 @@ def _shown(
     ]
 
 
-def _carried(read: Reader, table: LiteralString, ids: Sequence[str]) -> dict[str, tuple[Any, int]]:
-    """The last state, and its version, that a version of these things carries up to `asOf`."""
+def _carried(read: Reader, table: LiteralString, ids: Sequence[str]) -> dict[str, tuple[Any, int, int | None]]:
+    """The last state, and its version, that a version of these things carries up to `asOf`; the next such version."""
     sql: LiteralString = f"""
-    SELECT asked.id, last.kept, last.kept_version FROM unnest(%s::text[]) AS asked (id) CROSS JOIN LATERAL (
+    SELECT asked.id, last.kept, last.kept_version, (
+        SELECT later.kept_version FROM {table}_history AS later
+        WHERE later.id = asked.id AND later.from_position > %s AND later.kept_version IS NOT NULL
+        ORDER BY later.from_position LIMIT 1
+    )
+    FROM unnest(%s::text[]) AS asked (id) CROSS JOIN LATERAL (
         SELECT kept, kept_version FROM {table}_history AS h
         WHERE h.id = asked.id AND h.from_position <= %s AND kept_version IS NOT NULL
         ORDER BY h.from_position DESC LIMIT 1
     ) AS last
     """
-    rows = read.connection.execute(sql, (list(ids), read.as_of), prepare=True).fetchall()
-    return {id: (_state(id, kept), version) for id, kept, version in rows}
+    rows = read.connection.execute(sql, (read.as_of, list(ids), read.as_of), prepare=True).fetchall()
+    return {id: (_state(id, kept), version, following) for id, kept, version, following in rows}
 
 
 def _state(id: str, kept: bytes) -> Any:

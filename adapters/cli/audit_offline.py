@@ -33,6 +33,8 @@ def verify(path: Path, kept: Path | None, vkey: str | None, keep: Path | None) -
         more = verdict.faults.count - len(verdict.faults.told)
         click.echo((f"… and {more:,} more; " if more else "") + f"{verdict.faults.count:,} faults: nothing is proved")
         raise SystemExit(1)
+    if keep is not None:
+        _keep(keep, verdict)
     click.echo(f"{verdict.lines:,} lines, {progress.total(verdict.checked, time.monotonic() - began)}")
     click.echo("proved:")
     for said in export_report.proved(verdict):
@@ -40,8 +42,6 @@ def verify(path: Path, kept: Path | None, vkey: str | None, keep: Path | None) -
     click.echo("not proved by this:")
     for said in export_report.unproved(verdict):
         click.echo(tables.printable(f"  {said}"))
-    if keep is not None:
-        _keep(keep, verdict)
 
 
 def note(path: Path) -> str:

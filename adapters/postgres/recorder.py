@@ -138,14 +138,21 @@ class Recorder(PostgresApplicationRecorder):
                 f"{_STREAM} AND notification_id <= %s ORDER BY originator_version", window, prepare=True, binary=True
             ).fetchall()
 
-    def select_all(self, versions: Mapping[str, int], upto: int) -> list[tuple[Any, ...]]:
-        """Rows of several streams, each behind its version, at positions not beyond `upto`."""
+    def select_all(self, versions: Mapping[str, int], until: Mapping[str, int], upto: int) -> list[tuple[Any, ...]]:
+        """Rows of streams behind their versions, up to a position; the versions in `until` are beyond it."""
         if not versions:
             return []
-        sql = f"SELECT * FROM ({_OF_ALL}) AS found WHERE notification_id <= %s"
+        sql = """
+        SELECT originator_id, originator_version, topic, state, notification_id, recorded_at
+        FROM unnest(%s::text[], %s::bigint[], %s::bigint[]) AS asked (stream, seen, beyond)
+        JOIN stored_events
+            ON originator_id = stream AND originator_version > seen AND originator_version < beyond
+        WHERE notification_id <= %s ORDER BY originator_id, originator_version
+        """
+        beyond = [until.get(stream, _LAST) for stream in versions]
         with self.pool.connection() as connection:
             return connection.execute(
-                sql.encode(), (list(versions), list(versions.values()), upto), prepare=True, binary=True
+                sql, (list(versions), list(versions.values()), beyond, upto), prepare=True, binary=True
             ).fetchall()
 
     def select_log(self, after: int, upto: int, limit: int) -> list[tuple[Any, ...]]:

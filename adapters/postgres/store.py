@@ -118,17 +118,21 @@ class EventStore(CatalogReader):
         return loaded
 
     def load_all_as_of(
-        self, streams: Sequence[str], position: int, known: Mapping[str, tuple[Any, int]] = MappingProxyType({})
+        self,
+        streams: Sequence[str],
+        position: int,
+        known: Mapping[str, tuple[Any, int, int | None]] = MappingProxyType({}),
     ) -> list[Loaded]:
         """As `load_as_of`, for several in one query, and one before it for those that may have a snapshot.
 
-        `known` are states with their versions, none beyond the position, to go on from.
+        `known` are states with their versions, none beyond the position, to go on from, and a version that is.
         """
-        before = {stream: Loaded(*of) for stream, of in known.items()}
+        before = {stream: Loaded(*of[:2]) for stream, of in known.items()}
+        until = {stream: of[2] for stream, of in known.items() if of[2] is not None}
         before |= snapshots.latest_of_all(self._pool, [one for one in streams if one not in before], position)
         before |= {one: Loaded(registry.kind(one).initial, 0) for one in streams if one not in before}
         since: dict[str, list[tuple[Any, ...]]] = {stream: [] for stream in before}
-        for row in self._recorder.select_all(_versions(before), position):
+        for row in self._recorder.select_all(_versions(before), until, position):
             since[row[0]].append(row)
         after = {stream: _folded(stream, one, since[stream]) for stream, one in before.items()}
         return [after[stream] for stream in streams]

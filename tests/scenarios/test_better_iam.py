@@ -182,3 +182,25 @@ def test_a_session_jwt_spares_a_question_for_reads_alone(database: str, tmp_path
         assert caller.get("/v1/sites").status_code == 401, "revoked: the decision itself is asked for"
         forged = issuer.token(sub="root", tid="platform", iss="https://other.example")
         assert better.client(forged).get("/v1/sites").status_code == 401
+
+
+HEADER = "X-Compute-Client-Address"
+
+
+def test_it_is_told_where_a_request_came_from_and_not_what_the_client_says(database: str, tmp_path: Path) -> None:
+    with plane(database, tmp_path, client_address_header=HEADER) as better:
+        own = [headers for method, _, headers in better.iam.asked if method.startswith("tenants/")]
+        assert own
+        assert all(HEADER.lower() not in headers for headers in own), "what nobody asked for came from nowhere"
+        better.iam.asked.clear()
+        better.root.get("/v1/sites", **{HEADER: "198.51.100.7"})
+        better.root.get("/v1/sites", **{HEADER: "198.51.100.7", "X-Forwarded-For": "2001:db8::1"})
+        better.root.get("/v1/sites", **{"X-Forwarded-For": "not an address"})
+        told = [headers.get(HEADER.lower()) for method, _, headers in better.iam.asked if "getCaller" in method]
+        assert told == ["127.0.0.1", "2001:db8::1", None]
+        assert {method for method, _, headers in better.iam.asked if HEADER.lower() in headers} > {"authorize"}
+
+
+def test_unless_it_is_asked_for_no_address_is_told(better: Plane) -> None:
+    better.root.get("/v1/sites", **{HEADER: "198.51.100.7"})
+    assert all(HEADER.lower() not in headers for _, _, headers in better.iam.asked)

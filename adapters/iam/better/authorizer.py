@@ -69,7 +69,7 @@ class BetterIam:
     def authorize(self, session: Session, action: str, resource: Resource) -> Decision:
         body = {"tenantId": session.tenant_id, "action": action, "resource": _named(resource)}
         try:
-            decided = self._client.call("authorize", body, _Decided, _bearer(session))
+            decided = self._client.call("authorize", body, _Decided, bearer(session))
         except Failed as no:
             if no.status == 400:
                 log.error("authorize of %s on %s: %s; is the catalog there that of this version?", action, resource, no)
@@ -89,7 +89,7 @@ class BetterIam:
     def plan(self, session: Session, action: str, type: str) -> Plan:
         body = {"tenantId": session.tenant_id, "action": action, "type": type}
         try:
-            planned = self._client.call("filters/plan", body, planning.Planned, _bearer(session))
+            planned = self._client.call("filters/plan", body, planning.Planned, bearer(session))
         except Failed as no:
             if no.code == "UNSUPPORTED_FILTER":
                 return Plan("unsupported")
@@ -112,7 +112,7 @@ class BetterIam:
         checks = [{"action": action, "resource": _named(one)} for one in chunk]
         body = {"tenantId": session.tenant_id, "checks": checks}
         try:
-            answered = self._client.call("authorizeMany", body, _Checks, _bearer(session)).results
+            answered = self._client.call("authorizeMany", body, _Checks, bearer(session)).results
         except Failed as no:
             if no.code != "RESOURCE_MISMATCH" or len(chunk) == 1:
                 return [False] * len(chunk)
@@ -134,7 +134,7 @@ def _named(resource: Resource) -> dict[str, Any]:
     return {"type": resource.type, "id": resource.id}
 
 
-def _bearer(session: Session) -> str:
+def bearer(session: Session) -> str:
     if session.credential is None:
         raise errors.Unauthenticated("the credential of this session is not at hand any more; ask again with it")
     return session.credential.token

@@ -131,6 +131,11 @@ def test_an_unknown_action_is_refused_where_actions_are_known() -> None:
         access_file.parse(FILE.encode(), {"compute:pools:list"})
 
 
+def test_what_no_parser_can_follow_is_refused() -> None:
+    with pytest.raises(access_file.AccessFileError, match="nested too deeply"):
+        access_file.parse(b"x = " + b"[" * 5000 + b"]" * 5000)
+
+
 def test_bytes_that_are_not_utf8_are_refused() -> None:
     with pytest.raises(access_file.AccessFileError, match="UTF-8"):
         access_file.parse(b"\xff")

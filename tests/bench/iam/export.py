@@ -5,7 +5,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from adapters.postgres import embedded, migrate
 from tests.bench import figures
@@ -27,24 +27,36 @@ def report(place: Path, events: int = EVENTS) -> str:
             file = place / "export.jsonl"
             of = () if tenant is None else ("--tenant", tenant)
             source = ("--database-url", dsn, "--audit-key-file", str(key))
-            wrote, peak, said = _run("export", "--output", str(file), *of, *source)
+            wrote, said = _run("export", "--output", str(file), *of, *source)
             lines = int(said.partition(" lines")[0].replace(",", "")) - 2
             count = lines if tenant is None else lines // 2
-            checked, needed, _ = _run("verify", "--export", str(file))
+            checked, _ = _run("verify", "--export", str(file))
             size = file.stat().st_size
             rows += [
                 (
                     f"{tenant or 'the whole log'}: {count:,} events",
                     f"{size / 1e6:,.0f} MB, {size / count:.0f} bytes each",
                 ),
-                ("  audit export", f"{count / wrote:,.0f} events/s, {peak / 1024:.0f} MiB at most"),
-                ("  audit verify --export", f"{count / checked:,.0f} events/s, {needed / 1024:.0f} MiB at most"),
+                ("  audit export", wrote.of(count)),
+                ("  audit verify --export", checked.of(count)),
             ]
     return figures.table(f"Exports of a log of {events:,} events", rows)
 
 
-def _run(*arguments: str) -> tuple[float, int, str]:
-    """Seconds from start to end, the most KiB that the process held, and what it said."""
+class Run(NamedTuple):
+    """Seconds on the wall and of processor time, from the command's start to its end, and the most KiB that it held."""
+
+    wall: float
+    cpu: float
+    peak: int
+
+    def of(self, events: int) -> str:
+        rate = f"{events / self.wall:,.0f} events/s"
+        return f"{rate}, {self.cpu / events * 1e6:.0f} µs of processor each, {self.peak / 1024:.0f} MiB at most"
+
+
+def _run(*arguments: str) -> tuple[Run, str]:
+    """One command, and what it said."""
     began = time.monotonic()
     command = [sys.executable, "-c", evidence.CLI, "audit", *arguments]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -53,4 +65,4 @@ def _run(*arguments: str) -> tuple[float, int, str]:
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     assert process.returncode == 0, said
-    return time.monotonic() - began, usage.ru_maxrss, said
+    return Run(time.monotonic() - began, usage.ru_utime + usage.ru_stime, usage.ru_maxrss), said
