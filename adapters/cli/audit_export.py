@@ -144,11 +144,31 @@ def _write(output: Path, pieces: Iterator[bytes]) -> None:
 
 @contextmanager
 def _opened(output: Path) -> Iterator[BinaryIO]:
-    """The file appears when it is whole, and is its owner's alone: it tells everything."""
-    if str(output) == "-":
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
+    """What cannot be written is said in a line; a reader that left says nothing more."""
+    place = _stream if str(output) == "-" or (output.exists() and not output.is_file()) else _fresh
+    try:
+        with place(output) as file:
+            yield file
+    except BrokenPipeError:
+        raise
+    except OSError as problem:
+        raise click.ClickException(f"{output}: {problem.strerror}") from problem
+
+
+@contextmanager
+def _stream(output: Path) -> Iterator[BinaryIO]:
+    """Standard output, a pipe or a device: what must stay what it is."""
+    if str(output) != "-":
+        with output.open("wb") as file:
+            yield file
         return
+    yield sys.stdout.buffer
+    sys.stdout.buffer.flush()
+
+
+@contextmanager
+def _fresh(output: Path) -> Iterator[BinaryIO]:
+    """The file appears when it is whole, and is its owner's alone: it tells everything."""
     fresh = output.with_name(f"{output.name}.part")
     try:
         with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
@@ -156,7 +176,5 @@ def _opened(output: Path) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         fresh.replace(output)
-    except OSError as problem:
-        raise click.ClickException(f"{output}: {problem.strerror}") from problem
     finally:
         fresh.unlink(missing_ok=True)

@@ -1,6 +1,8 @@
 """`audit export`, `audit checkpoint` and `audit verify --export`: from the database into files, and checked alone."""
 
+import os
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -107,3 +109,19 @@ def test_without_the_key_file_the_latest_checkpoint_is_exported(
     file, vkey = tmp_path / "x.jsonl", plane.wired.evidence.key
     done("export", "-o", file, "--database-url", dsn, "--key", vkey)
     done("verify", "--export", file, "--key", vkey)
+
+
+def test_what_is_no_file_is_written_to_and_not_replaced(evidence: tuple[str, ...], tmp_path: Path) -> None:
+    """Root would have had /dev/null replaced by a file."""
+    os.mkfifo(pipe := tmp_path / "pipe")
+    with ThreadPoolExecutor(1) as reader:
+        taken = reader.submit(pipe.read_bytes)
+        done("checkpoint", "-o", pipe, *evidence)
+        assert taken.result().startswith(b"better-compute/")
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert [path.name for path in tmp_path.iterdir() if path.suffix == ".part"] == []
+    (full_disk := tmp_path / "full").symlink_to("/dev/full")
+    full = run("export", "-o", full_disk, *evidence)
+    assert (full.exit_code, type(full.exception)) == (1, SystemExit)
+    assert "full: No space left on device" in full.output
+    assert full_disk.is_symlink()
