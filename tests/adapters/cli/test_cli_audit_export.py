@@ -9,9 +9,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from adapters import audit_key
+from adapters.cli import fields
 from adapters.cli.audit import audit
 from exports import busy, covered
 from given import Plane
+from queries import evidence as queries
 
 
 @pytest.fixture
@@ -90,6 +92,7 @@ def test_what_cannot_be_is_said_in_a_line(plane: Plane, evidence: tuple[str, ...
         ("export", "-o", file, "--database-url", dsn),
         ("export", "-o", file, "--database-url", dsn, "--key", "nonsense"),
         ("export", "-o", file, "--from", "99999", *evidence),
+        ("export", "-o", file, "--tenant", "acmee", *evidence),
         ("export", "-o", file, "--since", "99999", *evidence),
         ("export", "-o", file, "--checkpoint", key, *evidence),
         ("export", "-o", tmp_path / "no" / "x", *evidence),
@@ -125,3 +128,9 @@ def test_what_is_no_file_is_written_to_and_not_replaced(evidence: tuple[str, ...
     assert (full.exit_code, type(full.exception)) == (1, SystemExit)
     assert "full: No space left on device" in full.output
     assert full_disk.is_symlink()
+
+
+@pytest.mark.parametrize("name", ["audit.export", "audit.checkpoint"])
+def test_since_is_a_size_and_no_instant(name: str) -> None:
+    operation = next(one for one in queries.OPERATIONS if one.name == name)
+    assert not isinstance(fields.option(fields.of(operation)["since"]).type, fields.Instant)
