@@ -62,6 +62,8 @@ def export(
     ask = Ask(tenant_id=tenant, first=first, limit=limit, since=since)
     with database.reached(database_url, data_dir) as dsn, pool(dsn, 1, application_name="audit export") as connections:
         with connections.connection() as connection:
+            if tenant is not None and not written.known(connection, tenant):
+                raise click.ClickException(f"the log knows no tenant {tenant!r}")
             note, key = _signed(connection, audit_key_file, vkey, database_url, data_dir)
         try:
             pieces = written.lines(connections.connection, ask, note, key)
@@ -146,11 +148,31 @@ def _write(output: Path, pieces: Iterator[bytes]) -> None:
 
 @contextmanager
 def _opened(output: Path) -> Iterator[BinaryIO]:
-    """The file appears when it is whole, and is its owner's alone: it tells everything."""
-    if str(output) == "-":
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
+    """What cannot be written is said in a line; a reader that left says nothing more."""
+    place = _stream if str(output) == "-" or (output.exists() and not output.is_file()) else _fresh
+    try:
+        with place(output) as file:
+            yield file
+    except BrokenPipeError:
+        raise
+    except OSError as problem:
+        raise click.ClickException(f"{output}: {problem.strerror}") from problem
+
+
+@contextmanager
+def _stream(output: Path) -> Iterator[BinaryIO]:
+    """Standard output, a pipe or a device: what must stay what it is."""
+    if str(output) != "-":
+        with output.open("wb") as file:
+            yield file
         return
+    yield sys.stdout.buffer
+    sys.stdout.buffer.flush()
+
+
+@contextmanager
+def _fresh(output: Path) -> Iterator[BinaryIO]:
+    """The file appears when it is whole, and is its owner's alone: it tells everything."""
     fresh = output.with_name(f"{output.name}.part")
     try:
         with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
@@ -158,7 +180,5 @@ def _opened(output: Path) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         fresh.replace(output)
-    except OSError as problem:
-        raise click.ClickException(f"{output}: {problem.strerror}") from problem
     finally:
         fresh.unlink(missing_ok=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from adapters.cli import database, progress
+from adapters.cli import audit_offline, database, progress, tables
 
 SHOWN = 100
 """Faults that are listed; the others are counted."""
@@ -37,10 +37,8 @@ def verify(
     if export_file is None:
         if keep is not None:
             raise click.UsageError("--keep goes with --export")
-        _database(database_url, data_dir, vkeys, [kept.read_text()] if kept is not None else [])
+        _database(database_url, data_dir, vkeys, [audit_offline.note(kept)] if kept is not None else [])
         return
-    from adapters.cli import audit_offline
-
     if len(vkeys) > 1:
         raise click.UsageError("an export is signed by one key")
     _keys(vkeys)
@@ -116,7 +114,7 @@ class _Faults:
     def one(self, fault: str) -> None:
         self._told += 1
         if self._told <= SHOWN:
-            click.echo(fault)
+            click.echo(tables.printable(fault))
 
     def rest(self) -> None:
         if self._told > SHOWN:

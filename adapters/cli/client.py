@@ -109,8 +109,7 @@ class Client:
 def _answer(response: Any, sink: BinaryIO | None) -> Answer:
     if sink is not None and not is_json(response.headers):
         while piece := response.read1(65536):
-            sink.write(piece)
-            sink.flush()
+            _pass_on(piece, sink)
         return Answer(response.status, response.headers, None)
     content = response.read()
     try:
@@ -118,6 +117,15 @@ def _answer(response: Any, sink: BinaryIO | None) -> Answer:
     except ValueError:
         raise Failed(f"the answer (HTTP {response.status}) is not JSON") from None
     return Answer(response.status, response.headers, body)
+
+
+def _pass_on(piece: bytes, sink: BinaryIO) -> None:
+    """A full disk is not the server's failure."""
+    try:
+        sink.write(piece)
+        sink.flush()
+    except OSError as failure:
+        raise Failed(f"cannot write the answer: {_reason(failure)}") from None
 
 
 def _trouble(refusal: urllib.error.HTTPError) -> Trouble:

@@ -23,6 +23,9 @@ OWN: Final = frozenset(
 )
 """Options of every command; a field of such a name is `--body-<name>`."""
 
+_SIZES: Final = ("since",)
+"""Fields of requests that hold a size of the log, where an answer's of that name is an instant."""
+
 _COUNT: Final = inspect.IntType(ge=0)
 _NESTED: Final = (
     inspect.AnyType,
@@ -121,7 +124,11 @@ def option(field: inspect.Field) -> click.Option:
         return click.Option([field.name, name], type=Piece(kinds[0]), multiple=True, help=text)
     if len(kinds) == 1 and isinstance(kinds[0], inspect.BoolType):
         return click.Option([field.name, f"{name}/--no-{name[2:]}"], default=None, help=text)
-    if tables.is_instant(field.encode_name) and any(isinstance(kind, inspect.IntType) for kind in kinds):
+    if (
+        tables.is_instant(field.encode_name)
+        and field.encode_name not in _SIZES
+        and any(isinstance(kind, inspect.IntType) for kind in kinds)
+    ):
         return click.Option([field.name, name], type=Instant(), help=text)
     if field.encode_name in ("asOf", "diff"):
         return click.Option([field.name, name], type=AsOf(), help=text)

@@ -11,7 +11,7 @@ from typing import Final, cast
 from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
 
 from adapters.entropy import Entropy
-from adapters.telemetry import CLIENT_ADDRESS, REQUEST_ID
+from adapters.telemetry import CLIENT_ADDRESS, REQUEST_ID, redact
 
 from . import problems
 from .metrics import Metrics
@@ -120,8 +120,11 @@ class _Answering:
 
 
 def _request_id(scope: Scope) -> str:
-    """The caller's own id when it is one that can stand in a log and a header, else a new one."""
+    """The caller's own id when it is one that can stand in a log and a header, else a new one.
+
+    The log keeps it for good, so one that looks like a credential is not taken.
+    """
     for name, value in scope["headers"]:
-        if name == b"x-request-id":
-            return value.decode() if _ID.fullmatch(value) else _entropy(16).hex()
+        if name == b"x-request-id" and _ID.fullmatch(value) and redact(given := value.decode()) == given:
+            return given
     return _entropy(16).hex()

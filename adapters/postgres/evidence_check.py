@@ -221,7 +221,7 @@ class Verifier:
         for note in self._kept:
             try:
                 told.append((checkpoint.parse(note).size, note))
-            except checkpoint.Unsound as fault:
+            except (checkpoint.Unsound, UnicodeError) as fault:
                 self._tell(f"the checkpoint that was kept: {fault}")
         return sorted(told)
 
@@ -233,7 +233,7 @@ class Verifier:
         self._notes += 1
         try:
             said = self._opened(note)
-        except checkpoint.Unsound as fault:
+        except (checkpoint.Unsound, UnicodeError) as fault:
             self._tell(f"checkpoint of size {size}: {fault}")
             return
         if said.origin != self._origin:

@@ -17,12 +17,17 @@ from domain import admission, audit_event, chain, checkpoint, cover, errors, exp
 from domain.checkpoint import Checkpoint
 from domain.event import Recorded
 from domain.export import Ask, End, Head, Header, Proof, Row, Since
+from domain.tenant import stream
 
 BATCH: Final = 200
 """Events a chunk: some 200 KB, and some 10 ms of work."""
 
 Connect = Callable[[], AbstractContextManager[psycopg.Connection[Any]]]
 
+_KNOWN: LiteralString = """
+SELECT EXISTS (SELECT FROM audit_chain WHERE tenant_id = %(tenant)s)
+    OR EXISTS (SELECT FROM stored_events WHERE originator_id = %(stream)s)
+"""
 _LAST: LiteralString = """
 SELECT sequence, hash FROM audit_chain WHERE tenant_id = %s AND leaf < %s ORDER BY sequence DESC LIMIT 1
 """
@@ -105,6 +110,12 @@ def consistency(connection: psycopg.Connection[Any], old: int, new: int) -> tupl
     """The root of an earlier size, and the proof that it is the beginning of a later one."""
     tree = evidence.tree(connection)
     return tree.root(old), tree.consistency(old, new)
+
+
+def known(connection: psycopg.Connection[Any], tenant_id: str) -> bool:
+    """Whether the log knows the tenant; of one that it does not, an export is empty."""
+    row = connection.execute(_KNOWN, {"tenant": tenant_id, "stream": stream(tenant_id)}).fetchone()
+    return row is not None and bool(row[0])
 
 
 def _since(connection: psycopg.Connection[Any], size: int, current: Checkpoint) -> Since:

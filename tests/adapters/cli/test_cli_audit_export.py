@@ -1,15 +1,19 @@
 """`audit export`, `audit checkpoint` and `audit verify --export`: from the database into files, and checked alone."""
 
+import os
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from adapters import audit_key
+from adapters.cli import fields
 from adapters.cli.audit import audit
 from exports import busy, covered
 from given import Plane
+from queries import evidence as queries
 
 
 @pytest.fixture
@@ -88,6 +92,7 @@ def test_what_cannot_be_is_said_in_a_line(plane: Plane, evidence: tuple[str, ...
         ("export", "-o", file, "--database-url", dsn),
         ("export", "-o", file, "--database-url", dsn, "--key", "nonsense"),
         ("export", "-o", file, "--from", "99999", *evidence),
+        ("export", "-o", file, "--tenant", "acmee", *evidence),
         ("export", "-o", file, "--since", "99999", *evidence),
         ("export", "-o", file, "--checkpoint", key, *evidence),
         ("export", "-o", tmp_path / "no" / "x", *evidence),
@@ -107,3 +112,25 @@ def test_without_the_key_file_the_latest_checkpoint_is_exported(
     file, vkey = tmp_path / "x.jsonl", plane.wired.evidence.key
     done("export", "-o", file, "--database-url", dsn, "--key", vkey)
     done("verify", "--export", file, "--key", vkey)
+
+
+def test_what_is_no_file_is_written_to_and_not_replaced(evidence: tuple[str, ...], tmp_path: Path) -> None:
+    """Root would have had /dev/null replaced by a file."""
+    os.mkfifo(pipe := tmp_path / "pipe")
+    with ThreadPoolExecutor(1) as reader:
+        taken = reader.submit(pipe.read_bytes)
+        done("checkpoint", "-o", pipe, *evidence)
+        assert taken.result().startswith(b"better-compute/")
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert [path.name for path in tmp_path.iterdir() if path.suffix == ".part"] == []
+    (full_disk := tmp_path / "full").symlink_to("/dev/full")
+    full = run("export", "-o", full_disk, *evidence)
+    assert (full.exit_code, type(full.exception)) == (1, SystemExit)
+    assert "full: No space left on device" in full.output
+    assert full_disk.is_symlink()
+
+
+@pytest.mark.parametrize("name", ["audit.export", "audit.checkpoint"])
+def test_since_is_a_size_and_no_instant(name: str) -> None:
+    operation = next(one for one in queries.OPERATIONS if one.name == name)
+    assert not isinstance(fields.option(fields.of(operation)["since"]).type, fields.Instant)

@@ -52,6 +52,26 @@ def test_without_a_key_it_says_that_signatures_were_not_verified(house: Audited,
     assert "name the verifier key with --key" in verify(database).output
 
 
+def test_what_a_database_says_cannot_steer_a_terminal(house: Audited, database: str) -> None:
+    house.connection.execute(
+        "UPDATE stored_events SET originator_id = E'\\x1b[2J' || originator_id, topic = E'\\x1b]0;x' || topic"
+    )
+    result = verify(database)
+    assert result.exit_code == 1
+    assert "\\x1b[2J" in result.output
+    assert "\x1b" not in result.output
+
+
+def test_a_kept_checkpoint_that_is_no_text_is_a_fault(house: Audited, database: str, tmp_path: Path) -> None:
+    note = house.signer.note(*house.tree()).encode()
+    at = len(b"better-compute/")
+    for wrong in (b"\xff\xfe\n" * 100, note[:at] + b"\xff" + note[at:], note[:-9] + b"\xff" + note[-9:], b""):
+        (kept := tmp_path / "kept").write_bytes(wrong)
+        result = verify(database, "--key", house.signer.key.vkey, "--checkpoint", str(kept))
+        assert (result.exit_code, type(result.exception)) == (1, SystemExit), result.output
+        assert "checkpoint" in result.output.splitlines()[0]
+
+
 def test_faults_are_named_and_the_exit_status_is_1(
     house: Audited, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,7 +5,7 @@ import json
 import pytest
 from canned import run, serving
 
-from adapters.cli import operations
+from adapters.cli import client, operations
 
 
 @pytest.fixture
@@ -29,6 +29,15 @@ def test_all_follows_the_cursor_to_the_end(server):
     assert json.loads(ran.stdout) == {"items": [{"id": "node_1"}, {"id": "node_2"}]}
     first, second = (asked.path for asked in server.asked)
     assert (first, second) == ("/v1/nodes?limit=1000", "/v1/nodes?limit=1000&cursor=c%262")
+
+
+def test_a_full_disk_is_not_the_servers_failure(server):
+    server.says(b'{"a":1}\n', Content_Type="application/jsonl")
+    with (
+        open("/dev/full", "wb", buffering=0) as full,
+        pytest.raises(client.Failed, match="cannot write the answer: No"),
+    ):
+        client.Client(server.address, None).send("GET", "/v1/audit/export", sink=full)
 
 
 def test_a_cursor_that_leads_nowhere_ends_the_walk(server):

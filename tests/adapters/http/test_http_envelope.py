@@ -98,7 +98,7 @@ def test_every_answer_has_its_id_and_is_safe_to_show(http: Any, method: str, pat
         assert response.json()["requestId"] == "mine:1"
 
 
-@pytest.mark.parametrize("given", [None, "", "a b", "x" * 129, "a\nb", "é", "<script>"])
+@pytest.mark.parametrize("given", [None, "", "a b", "x" * 129, "a\nb", "é", "<script>", "biam_key_" + "A" * 40])
 def test_an_id_that_could_not_stand_in_a_log_is_replaced(http: Any, given: str | None) -> None:
     headers = {} if given is None else {b"x-request-id": given.encode("latin-1")}
     made = http.get("/health/live", headers=headers).headers["x-request-id"]
