@@ -14,6 +14,7 @@ from adapters.iam import access_file
 from adapters.iam.better import billing, connection, route
 from adapters.iam.better.authorizer import BetterIam
 from adapters.iam.better.client import Client
+from adapters.iam.better.relationships import Relationships
 from adapters.iam.better.session_jwt import KeySet, SessionJwts
 from adapters.iam.better.tenants import TenantTree
 from adapters.iam.better.webhook import Receiver
@@ -45,6 +46,7 @@ class Access(Struct, frozen=True):
     reading: Callable[[str], Session | None]
     blocks: bool = False
     billing: Billing | None = None
+    relationships: Relationships | None = None
     jobs: tuple[Job, ...] = ()
     routes: Sequence[ControllerRouterHandler] = ()
     health: Callable[[], Mapping[str, str]] = dict
@@ -84,10 +86,14 @@ def _embedded(path: Path, store: EventStore) -> Access:
 
 def _better(to: connection.Connection, store: EventStore) -> Access:
     client = Client(to.url, address_header=to.client_address_header)
+
+    def keys() -> Sequence[str]:
+        return connection.lines(to.service_key_file)
+
     tree = TenantTree(
         client,
         to.root_tenant,
-        lambda: connection.lines(to.service_key_file),
+        keys,
         lambda tenants, unread: directory.record(store, tenants, unread=unread),
     )
     authorizer = BetterIam(client, to.root_tenant, tree.tenants)
@@ -117,6 +123,9 @@ def _better(to: connection.Connection, store: EventStore) -> Access:
         reading,
         blocks=True,
         billing=billing.Billing(client),
+        relationships=Relationships(client, lambda: connection.lines(to.service_key_file))
+        if to.service_key_file
+        else None,
         routes=routes,
         health=health,
         start=start,
