@@ -20,7 +20,8 @@ Refusal
 ├── StaleVersion         STALE_VERSION           If-Match names another version
 ├── TooManyRequests      RATE_LIMITED            asked too often; `retryAfterSeconds`, also as Retry-After
 └── Unavailable          UNAVAILABLE             try again later
-    └── ProjectionBehind PROJECTION_BEHIND       the read model has not reached waitFor yet
+    ├── ProjectionBehind PROJECTION_BEHIND       the read model has not reached waitFor yet
+    └── EvidenceUnsound  EVIDENCE_UNSOUND        the log's evidence is not what was recorded or signed
 """
 
 from collections.abc import Iterable, Mapping
@@ -198,6 +199,15 @@ class Locked(Unavailable):
 
 class ProjectionBehind(Unavailable):
     code = "PROJECTION_BEHIND"
+
+
+class EvidenceUnsound(Unavailable):
+    """Nothing can be signed or shown by it until somebody has looked at what happened to the database."""
+
+    code = "EVIDENCE_UNSOUND"
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"the log's evidence is not sound: {what}; `better-compute audit verify` names all of it")
 
 
 def again(code: str, detail: str, extra: Extra) -> Refusal:

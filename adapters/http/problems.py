@@ -39,6 +39,7 @@ STATUS: Final[dict[str, int]] = {
     "INTERNAL": 500,
     "UNAVAILABLE": 503,
     "PROJECTION_BEHIND": 503,
+    "EVIDENCE_UNSOUND": 503,
 }
 """A code that is not here answers as the nearest of its ancestors does (a new kind of Conflict is a 409)."""
 

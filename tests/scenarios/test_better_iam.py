@@ -9,6 +9,7 @@ import pytest
 from adapters.http import sse
 from iam_server import faults
 from iam_server.hooks import delivery, event
+from iam_server.http import Fault
 from iam_server.jwts import Issuer
 from iam_server.model import Session
 from iam_server.plane import SECRET, Plane, plane
@@ -86,6 +87,20 @@ def test_a_stream_shows_what_a_plan_allows(better: Plane) -> None:
     assert shown.status_code == 200
     assert "research-of-acme" in shown.text
     assert "research-of-globex" not in shown.text
+
+
+@pytest.mark.parametrize("fault", [faults.hang_up, faults.error(401, "UNAUTHENTICATED")])
+def test_a_stream_ends_when_nobody_tells_what_it_may_show_and_is_resumed(
+    better: Plane, fault: Fault, caplog: pytest.LogCaptureFixture
+) -> None:
+    head = better.head()
+    better.acme.ok("POST", "/v1/projects", {"name": "research"})
+    better.settle()
+    better.server.fail("filters/plan", fault)
+    shown = better.acme.get(f"/v1/events/stream?after={head}")
+    assert (shown.status_code, "research" in shown.text) == (200, False)
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+    assert "research" in better.acme.get(f"/v1/events/stream?after={head}").text
 
 
 def test_a_list_whose_plan_gets_no_answer_is_not_shown(better: Plane) -> None:

@@ -11,11 +11,10 @@ from typing import Any, Final
 from msgspec import Struct
 
 from adapters.iam.better import identity, planning
-from adapters.iam.better.answers import Failed, Unknown
+from adapters.iam.better.answers import Code, Failed, Unknown
 from adapters.iam.better.client import Client
 from domain import access, errors
 from domain.access import Decision, Foresight, Plan, Resource, Session, Tenant
-from domain.policy import matching
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +26,7 @@ _ALLOWED: Final = ("allowed", "ROOT_OVERRIDE")
 
 class _Decided(Struct, frozen=True):
     allowed: bool
-    reason: str
+    reason: Code
 
 
 class _Named(Struct, frozen=True):
@@ -39,7 +38,6 @@ class _Check(Struct, frozen=True):
     action: str
     resource: _Named
     allowed: bool
-    reason: str = ""
 
 
 class _Checks(Struct, frozen=True):
@@ -78,14 +76,13 @@ class BetterIam:
             return Decision(False, no.code, "")
         if decided.allowed and decided.reason not in _ALLOWED:
             raise Unknown("its yes has a reason that was not agreed")
-        return Decision(decided.allowed, decided.reason[:64], "")
+        return Decision(decided.allowed, decided.reason, "")
 
     def foresee(self, session: Session, action: str, resource: Resource) -> Foresight:
         plan = self.plan(session, action, resource.type)
         if plan.kind == "unsupported":
             return Foresight("unknown", "UNSUPPORTED_FILTER")
-        passes = plan.filter is not None and matching.matches(plan.filter, access.row(resource))
-        if plan.kind == "always" or passes:
+        if all(access.may(plan, [resource], lambda unplanned: [False] * len(unplanned))):
             return Foresight("allowed", "allowed")
         return Foresight("denied", "ACCESS_DENIED")
 

@@ -37,6 +37,9 @@ IDLE_S: Final = 4.0
 
 CONNECTIONS: Final = 32
 
+_PLAIN: Final = {"accept-encoding": "identity"}
+"""A compressed answer is none: a little of it may be a lot."""
+
 
 class Client:
     """Calls as whoever's bearer is given, or as nobody. `base_url` has the base path: `https://iam.example/api/iam`.
@@ -76,7 +79,7 @@ class Client:
         content = msgspec.json.encode(body)
         if len(content) > MAX_REQUEST:
             raise ValueError(f"{method}: Better IAM takes bodies of {MAX_REQUEST} bytes, this has {len(content)}")
-        headers = {"content-type": "application/json", "x-better-iam": "1", "accept": "application/json"}
+        headers = {"content-type": "application/json", "x-better-iam": "1", "accept": "application/json", **_PLAIN}
         if bearer is not None:
             headers["authorization"] = f"Bearer {bearer}"
         if (request_id := REQUEST_ID.get()) is not None:
@@ -88,7 +91,7 @@ class Client:
     def get(self, path: str) -> tuple[bytes, str]:
         """A public document and its media type."""
         try:
-            status, body, headers = self._once("GET", path, None, {}, self._monotonic() + self._total_s)
+            status, body, headers = self._once("GET", path, None, _PLAIN, self._monotonic() + self._total_s)
         except httpx.HTTPError as fault:
             raise _unknown(path, fault) from None
         if status != 200:
@@ -120,7 +123,7 @@ class Client:
         with self._http.stream(verb, f"{self.base_url}/{path}", content=content, headers=headers) as answer:
             chunks: list[bytes] = []
             size = 0
-            for chunk in answer.iter_bytes():
+            for chunk in answer.iter_raw():
                 size += len(chunk)
                 if size > MAX_ANSWER:
                     raise httpx.DecodingError(f"the answer is longer than {MAX_ANSWER} bytes")
