@@ -1,6 +1,6 @@
 """The two who can stand behind the Authorizer, each with what it needs beside it (architecture.md §6)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -22,13 +22,15 @@ from adapters.iam.embedded import Embedded
 from adapters.postgres.store import EventStore
 from adapters.registry import OPERATIONS
 from commands.ports import Billing
-from domain.access import Authorizer, Session
+from domain.access import Authorizer, Session, Tenant
 
 Source = Path | connection.Connection
 """An access file, or a Better IAM."""
 
 ACTIONS: Final = frozenset(operation.action for operation in OPERATIONS.values() if operation.on)
 DELIVERIES, DELIVERIES_WAITING = 2, 64
+REMOVING_S: Final = 2.0
+"""For a call of the controller that removes relationships: well below the time in which its lease lapses."""
 
 
 def _nothing() -> None:
@@ -85,17 +87,15 @@ def _embedded(path: Path, store: EventStore) -> Access:
 
 
 def _better(to: connection.Connection, store: EventStore) -> Access:
-    client = Client(to.url, address_header=to.client_address_header)
+    client, brief = Client(to.url, address_header=to.client_address_header), Client(to.url, total_s=REMOVING_S)
 
     def keys() -> Sequence[str]:
         return connection.lines(to.service_key_file)
 
-    tree = TenantTree(
-        client,
-        to.root_tenant,
-        keys,
-        lambda tenants, unread: directory.record(store, tenants, unread=unread),
-    )
+    def record(tenants: Collection[Tenant], unread: Collection[str]) -> None:
+        directory.record(store, tenants, unread=unread)
+
+    tree = TenantTree(client, to.root_tenant, keys, record)
     authorizer = BetterIam(client, to.root_tenant, tree.tenants)
     jwts = None
     if to.jwt_audience is not None:
@@ -113,6 +113,7 @@ def _better(to: connection.Connection, store: EventStore) -> Access:
         tree.stop()
         workers.close()
         client.close()
+        brief.close()
 
     def health() -> Mapping[str, str]:
         return {"tenantTree": (tree.trouble or "ok") if to.service_key_file else "no service key"}
@@ -123,9 +124,7 @@ def _better(to: connection.Connection, store: EventStore) -> Access:
         reading,
         blocks=True,
         billing=billing.Billing(client),
-        relationships=Relationships(client, lambda: connection.lines(to.service_key_file))
-        if to.service_key_file
-        else None,
+        relationships=Relationships(brief, keys) if to.service_key_file else None,
         routes=routes,
         health=health,
         start=start,
