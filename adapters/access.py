@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Final
 
 from litestar.types import ControllerRouterHandler
 from msgspec import Struct
@@ -20,14 +19,13 @@ from adapters.iam.better.tenants import TenantTree
 from adapters.iam.better.webhook import Receiver
 from adapters.iam.embedded import Embedded
 from adapters.postgres.store import EventStore
-from adapters.registry import OPERATIONS
+from adapters.registry import ACTIONS
 from commands.ports import Billing
 from domain.access import Authorizer, Session, Tenant
 
 Source = Path | connection.Connection
 """An access file, or a Better IAM."""
 
-ACTIONS: Final = frozenset(operation.action for operation in OPERATIONS.values() if operation.on)
 DELIVERIES, DELIVERIES_WAITING = 2, 64
 REMOVING_S: Final = 2.0
 """For a call of the controller that removes relationships: well below the time in which its lease lapses."""

@@ -12,7 +12,7 @@ import httpx
 import uvicorn
 
 import given
-from adapters import access, main
+from adapters import main, registry
 from adapters.http.limits import Limits
 from adapters.iam import resolver_key
 from adapters.iam.better.connection import Connection
@@ -60,7 +60,7 @@ def cast(iam: Iam) -> dict[str, str]:
 def plane(dsn: str, home: Path, **more: Any) -> Iterator[Plane]:
     """`more` are settings of the connection."""
     at: list[str] = []
-    iam = Iam(access.ACTIONS, resolver.over_http(lambda: at[0], given.RESOLVER))
+    iam = Iam(registry.ACTIONS, resolver.over_http(lambda: at[0], given.RESOLVER))
     tokens = cast(iam)
     key = iam.sign_in("compute", "platform", kind="api-key", identity_kind="service", groups=["iam-reader"])
     keys, secrets = home / "iam-keys", home / "iam-secrets"

@@ -164,6 +164,8 @@ def test_a_secret_is_rotated_without_a_restart(better: Plane) -> None:
     assert [tell(better, event("webhook:ping"), secret) for secret in (SECRET, "whsec_new")] == [204, 204]
     secrets.write_text("whsec_new\n")
     assert [tell(better, event("webhook:ping"), secret) for secret in (SECRET, "whsec_new")] == [401, 204]
+    secrets.unlink()
+    assert tell(better, event("webhook:ping"), "whsec_new") == 503, "it is delivered again"
 
 
 def test_a_session_jwt_spares_a_question_for_reads_alone(database: str, tmp_path: Path) -> None:
