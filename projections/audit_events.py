@@ -5,6 +5,7 @@ thing that another tenant brought about stands in both tenants' lists.
 """
 
 from collections.abc import Sequence
+from functools import cache, lru_cache
 from typing import Any
 
 from domain import admission, catalog
@@ -80,10 +81,9 @@ def row(recorded: Recorded) -> tuple[Any, ...]:
     event, meta, name = recorded.event, recorded.meta, tag(recorded.event)
     acting_tenant, actor = who(meta.actor)
     if not isinstance(event, admission.Events):
-        kind = catalog.GOT_AS.get(recorded.stream.partition("_")[0])
-        type_ = kind[0] if kind else None
-        rest = (acting_tenant, actor, None, None, False, None, meta.admission, None)
-        return (recorded.position, name, name, type_, recorded.stream, *rest)
+        stream, by = recorded.stream, meta.admission
+        kind = _kind(stream.partition("_")[0])
+        return (recorded.position, name, name, kind, stream, acting_tenant, actor, None, None, False, None, by, None)
     action, resource, reason = _decided(event)
     type_, _, id_ = resource.partition("/")
     return (
@@ -103,6 +103,13 @@ def row(recorded: Recorded) -> tuple[Any, ...]:
     )
 
 
+@cache
+def _kind(prefix: str) -> str | None:
+    kind = catalog.GOT_AS.get(prefix)
+    return kind[0] if kind else None
+
+
+@lru_cache(maxsize=4096)
 def who(actor: str) -> tuple[str | None, str]:
     """The tenant that acted, if one did, and who there."""
     if not actor.startswith("identity:"):

@@ -15,7 +15,7 @@ CREATE TABLE log_time (
     t bigint PRIMARY KEY,
     position bigint NOT NULL
 );
-CREATE UNIQUE INDEX log_time_by_position ON log_time (position);
+CREATE INDEX log_time_by_position ON log_time (position);
 """
 
 AS_OF = "SELECT position FROM log_time WHERE t <= %s ORDER BY t DESC LIMIT 1"
