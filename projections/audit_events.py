@@ -11,7 +11,7 @@ from typing import Any
 from domain import admission, catalog
 from domain.event import Recorded, tag
 from projections import history
-from projections.projection import Async, Steps
+from projections.projection import Async, Write, asking_nothing
 
 TABLES = """
 CREATE TABLE audit_events (
@@ -63,8 +63,7 @@ _TYPED = (
 )
 
 
-def apply(batch: Sequence[Recorded]) -> Steps:
-    yield from ()
+def apply(batch: Sequence[Recorded]) -> list[Write]:
     whose = [(tenant, recorded.position) for recorded in batch for tenant in recorded.tenants]
     return [
         history.insert("audit_events", _TYPED, [row(recorded) for recorded in batch]),
@@ -129,4 +128,4 @@ def _decided(event: admission.Events) -> tuple[str, str, str | None]:
             return "", "", None
 
 
-PROJECTION = Async("audit_events", TABLES, apply)
+PROJECTION = Async("audit_events", TABLES, asking_nothing(apply))

@@ -33,9 +33,6 @@ FACETS = (
 JSON kept as text: each batch writes and reads it back whole, and jsonb would be taken apart and put together for that.
 """
 
-# what the two partial indexes leave out, a search by the other's column cannot use: planned while the table was empty,
-# it would go through the whole of it for ever
-
 OF_NODE = ("scalars text",)
 
 TABLES = f"""
@@ -46,6 +43,9 @@ CREATE INDEX bookings_history_open ON bookings_history (reservation_id)
 CREATE INDEX bookings_history_near ON bookings_history (node_id, matters_until)
     WHERE to_position IS NULL AND node_id IS NOT NULL;
 {history.tables_of("node_scalars", OF_NODE)}
+"""
+"""Either partial index leaves out rows that a search by the other's column could ask for: planned while the table was
+empty it would take any that may serve, and go through the whole of the wrong one ever after.
 """
 
 _MINE: Final = versions.known("bookings", FACETS, "reservation_id = ANY(%s)")
