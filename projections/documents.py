@@ -6,7 +6,7 @@ each write would write both.
 
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -20,8 +20,8 @@ OF_EVERY = ("id text", "since bigint", "version bigint", "state bytea")
 KEEPING = "WITH (fillfactor = 80, toast_tuple_target = 8160)"
 """Room for the next state of a row on its own page, and no compressing of what fits there anyway."""
 
-KEPT = ("kept_version bigint", "kept bytea")
-"""Some versions carry the state that began with them, to fold on from: null in the others."""
+KEPT = ("to_version bigint", "kept_version bigint", "kept bytea")
+"""The event that ended a version, and in some the state that began with it, to fold on from: null in the others."""
 
 _SHORT = 16
 """Events that are folded from the beginning in no time."""
@@ -97,7 +97,7 @@ class Documents:
         if changed:
             writes.append((self._change, history.columns(changed, len(self._typed))))
         if ended:
-            writes.append(history.close(self._name, ended))
+            writes.append(_close(self._name, ended))
         if opened:
             writes.append(history.rows(self._name, (*self._facets, *KEPT), opened))
         return writes
@@ -121,7 +121,7 @@ class _Row:
         self.state = decoder.decode(known[2]) if known else registry.kind(id).initial
         self.facets: tuple[Any, ...] = facets_of(self.state) if known else ()
         self.opened: list[tuple[Any, ...]] = []
-        self.ended: list[tuple[str, int, int]] = []
+        self.ended: list[tuple[str, int, int, int]] = []
 
     def take(self, recorded: Recorded) -> None:
         if recorded.version <= self.version:
@@ -131,12 +131,24 @@ class _Row:
         if facets == self.facets:
             return
         if self.opened:
-            self.opened[-1] = (*self.opened[-1][:2], recorded.position, *self.opened[-1][3:])
+            id, since, _, *rest = self.opened[-1]
+            rest[len(facets)] = recorded.version
+            self.opened[-1] = (id, since, recorded.position, *rest)
         elif self.since:
-            self.ended.append((self.id, self.since, recorded.position))
+            self.ended.append((self.id, self.since, recorded.position, recorded.version))
         state = (self.version, encode(self._kept(self.state))) if carries(self.id, self.version) else (None, None)
-        self.opened.append((self.id, recorded.position, None, *facets, *state))
+        self.opened.append((self.id, recorded.position, None, *facets, None, *state))
         self.facets, self.since = facets, recorded.position
+
+
+def _close(name: str, ends: Iterable[tuple[str, int, int, int]]) -> Write:
+    """End open versions, each as (id, from, to, the event's version)."""
+    sql = f"""
+    UPDATE {name}{history.SUFFIX} AS open SET to_position = ended.until, to_version = ended.event
+    FROM unnest(%s::text[], %s::bigint[], %s::bigint[], %s::bigint[]) AS ended (id, since, until, event)
+    WHERE open.id = ended.id AND open.from_position = ended.since
+    """
+    return sql, history.columns(ends, 4)
 
 
 def carries(id: str, version: int) -> bool:
