@@ -115,8 +115,9 @@ def unproved(of: Verdict) -> list[str]:
         if of.count > of.stored:
             others = of.count - of.stored
             said.append(
-                f"what is said of {others:,} events that are not the tenant's alone: that they are in the log, when "
-                "and as which bytes is proved, who did what is the chain's word"
+                f"what is said of {others:,} events whose bytes the export keeps back, as of those that are another "
+                "tenant's as well: that they are in the log, when and as which bytes is proved, who did what is the "
+                "chain's word; an export of the fleet shows it"
             )
         said.append("that no event of the tenant was left out of its chain: an export of the fleet shows it")
     if of.next is not None:

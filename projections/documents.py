@@ -6,7 +6,7 @@ each write would write both.
 
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -14,7 +14,7 @@ import msgspec
 from domain import registry
 from domain.event import Recorded
 from projections import history
-from projections.projection import Async, Read, Write
+from projections.projection import Async, Steps, Write
 
 OF_EVERY = ("id text", "since bigint", "version bigint", "state bytea")
 KEEPING = "WITH (fillfactor = 80, toast_tuple_target = 8160)"
@@ -69,15 +69,16 @@ class Documents:
         made += " WHERE kept_version IS NOT NULL;\n"
         return Async(self._name, made, self.apply, self._shape)
 
-    def apply(self, read: Read, batch: Sequence[Recorded]) -> Iterator[Write]:
+    def apply(self, batch: Sequence[Recorded]) -> Steps:
         """Bring the rows of a batch's streams forward; events that a row has seen already change nothing."""
         streams: dict[str, list[Recorded]] = defaultdict(list)
         for recorded in batch:
             if recorded.stream.startswith(self._prefix):
                 streams[recorded.stream].append(recorded)
         if not streams:
-            return
-        known = {id: (version, since, state) for id, version, since, state in read(self._load, (list(streams),))}
+            return ()
+        found = yield self._load, (list(streams),)
+        known = {id: (version, since, state) for id, version, since, state in found}
         rows, opened, ended = [], [], []
         for id, events in streams.items():
             row = _Row(id, self._facets_of, self._kept, self._decoder, known.get(id))
@@ -87,11 +88,12 @@ class Documents:
             rows.append((id, row.since, row.version, kept, *row.facets, *columns))
             opened += row.opened
             ended += row.ended
-        yield history.insert(self._name, self._typed, rows, self._on_conflict)
+        writes: list[Write] = [history.insert(self._name, self._typed, rows, self._on_conflict)]
         if ended:
-            yield _close(self._name, ended)
+            writes.append(_close(self._name, ended))
         if opened:
-            yield history.rows(self._name, (*self._facets, *KEPT), opened)
+            writes.append(history.rows(self._name, (*self._facets, *KEPT), opened))
+        return writes
 
 
 class _Row:

@@ -81,6 +81,8 @@ def parse(data: bytes, actions: Collection[str] | None = None) -> AccessFile:
     except tomllib.TOMLDecodeError as error:
         at = re.search(r"at line (\d+)", str(error))
         raise AccessFileError("", f"is not TOML: {error}", int(at[1]) if at else None) from None
+    except RecursionError:
+        raise AccessFileError("", "is nested too deeply") from None
     try:
         return _build(document, sha256(data).hexdigest(), actions)
     except checks.Mistake as mistake:

@@ -84,7 +84,7 @@ class Verifier:
             return self._run(progress)
 
     def _run(self, progress: Progress) -> Report:
-        self._origin = checkpoint.origin(evidence.incarnation(self._connection))
+        self._origin = self._log_is()
         size, upto = self._bounds()
         check, tree = audit_check.Check(self._tell), merkle.Growing()
         notes = audit_check.Ahead(merge(self._cursor("notes", _NOTES), self._apart(), key=itemgetter(0)))
@@ -111,11 +111,13 @@ class Verifier:
 
     def _bounds(self) -> tuple[int, int]:
         """How many leaves there are, and up to which position. Where progress and tiles disagree, the log decides."""
-        told = evidence.progress(self._connection)
+        told = self._progress()
         row = self._connection.execute(_WIDTHS).fetchone()
         assert row is not None
         tiles, end, hashes = row
         last = _number(self._connection.execute(_LAST))
+        if told is None:
+            return hashes, last
         whole = tiles == end and hashes == told.size
         if whole and last == told.position:
             return hashes, last
@@ -125,6 +127,20 @@ class Verifier:
         elif not good and tiles == end:
             self._tell(f"progress reads {told.size} leaves, the tiles hold {hashes}")
         return (told.size, told.position) if good or tiles != end else (hashes, last)
+
+    def _log_is(self) -> str:
+        try:
+            return checkpoint.origin(evidence.incarnation(self._connection))
+        except merkle.Lacking as fault:
+            self._tell(str(fault))
+            return ""
+
+    def _progress(self) -> evidence.Progress | None:
+        try:
+            return evidence.progress(self._connection)
+        except merkle.Lacking as fault:
+            self._tell(str(fault))
+            return None
 
     def _cursor(self, name: str, sql: LiteralString, params: tuple[int, ...] = ()) -> Iterator[Any]:
         """A long answer, a stretch at a time."""
@@ -165,7 +181,9 @@ class Verifier:
             for place in range(index * merkle.WIDTH, min(size, (index + 1) * merkle.WIDTH)):
                 yield audit_check.Filed(place, None, None)
 
-    def _tile(self, index: int, hashes: bytes, positions: Sequence[int], width: int) -> Iterator[audit_check.Filed]:
+    def _tile(
+        self, index: int, hashes: bytes, positions: Sequence[int | None], width: int
+    ) -> Iterator[audit_check.Filed]:
         if len(hashes) != width * merkle.HASH:
             self._tell(f"tile 0/{index} has {len(hashes)} bytes of {width} hashes")
         if len(positions) != width:
@@ -173,6 +191,8 @@ class Verifier:
         for place in range(width):
             hash = hashes[place * merkle.HASH : (place + 1) * merkle.HASH]
             position = positions[place] if place < len(positions) else None
+            if position is None and place < len(positions):
+                self._tell(f"leaf {index * merkle.WIDTH + place}: it has no position")
             whole = len(hash) == merkle.HASH
             yield audit_check.Filed(index * merkle.WIDTH + place, position, hash if whole else None)
 

@@ -35,6 +35,8 @@ _envelope = msgspec.json.Decoder(Stored)
 _encoder = msgspec.json.Encoder()
 _DECISIONS: Final = "admission."
 _UNREAD: Final = Event()
+_UNREADABLE: Final = (msgspec.MsgspecError, RecursionError, LookupError, TypeError, ValueError, AttributeError)
+"""What bytes that nobody wrote as an event make of decoding and upcasting."""
 
 
 class EventMapper(Mapper[str]):
@@ -73,7 +75,7 @@ def decode(stream: str, version: int, topic: str, state: bytes, position: int, r
     try:
         stored = _envelope.decode(state)
         event = _event(topic, stored)
-    except (KeyError, msgspec.MsgspecError) as fault:
+    except _UNREADABLE as fault:
         raise _unreadable(stream, version, topic, position, fault) from fault
     return _recorded(stream, version, topic, position, recorded_at, stored, event)
 
@@ -99,7 +101,7 @@ def outline(stream: str, version: int, topic: str, state: bytes, position: int, 
     try:
         stored = _envelope.decode(state)
         event = _event(topic, stored) if topic.startswith(_DECISIONS) else _UNREAD
-    except (KeyError, msgspec.MsgspecError) as fault:
+    except _UNREADABLE as fault:
         raise _unreadable(stream, version, topic, position, fault) from fault
     return _recorded(stream, version, topic, position, recorded_at, stored, event)
 

@@ -73,7 +73,7 @@ def test_a_good_file_is_read_whole() -> None:
     ("good", "bad", "path", "remedy"),
     [
         ('[tenants.acme]\nparent = "platform"', "[tenants.acme]", "tenants", "found platform, acme"),
-        ("[tenants.lab]", '[tenants."lab/a"]', "tenants.lab/a", "must not contain /"),
+        ("[tenants.lab]", '[tenants."acme/lab"]', "tenants.acme/lab", "must have no /"),
         ('parent = "acme"', 'parent = "acmee"', "tenants.lab.parent", "known are acme, lab, platform"),
         ('parent = "platform"', 'parent = "lab"', "tenants.acme.parent", "must lead to the root"),
         ('"suspended"', '"asleep"', "tenants.lab.status", "Invalid enum value 'asleep'"),
@@ -129,6 +129,11 @@ def test_an_unknown_action_is_refused_where_actions_are_known() -> None:
     access_file.parse(FILE.encode(), {"compute:pools:get"})
     with pytest.raises(access_file.AccessFileError, match="there is no action 'compute:pools:get'"):
         access_file.parse(FILE.encode(), {"compute:pools:list"})
+
+
+def test_what_no_parser_can_follow_is_refused() -> None:
+    with pytest.raises(access_file.AccessFileError, match="nested too deeply"):
+        access_file.parse(b"x = " + b"[" * 5000 + b"]" * 5000)
 
 
 def test_bytes_that_are_not_utf8_are_refused() -> None:

@@ -223,6 +223,16 @@ def test_a_tile_removed_is_named(house: Audited, level: int, index: int) -> None
     assert len(told) <= 2
 
 
+def test_progress_removed_is_named(house: Audited) -> None:
+    house.connection.execute("DELETE FROM audit_progress")
+    assert house.faults() == ["how far it goes is not recorded any more"]
+
+
+def test_a_position_removed_from_a_leaf_is_named(house: Audited) -> None:
+    house.connection.execute("UPDATE audit_tiles SET positions[3] = NULL WHERE level = 0 AND index = 1")
+    assert house.faults() == ["leaf 258: it has no position"]
+
+
 def test_a_checkpoint_of_another_key_or_another_log_is_named(house: Audited) -> None:
     house.connection.execute("UPDATE audit_checkpoints SET note = replace(note, 'better-compute/', 'better-compute/0')")
     assert len(house.faults()) == 4
