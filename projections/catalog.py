@@ -161,4 +161,4 @@ def fold(recorded: Recorded) -> Iterator[Statement]:
             pass
 
 
-PROJECTION = Inline("catalog", TABLES, fold)
+PROJECTION = Inline("catalog", TABLES, fold, shape="a node that joins is enrolling")

@@ -47,11 +47,15 @@ class Statement(Struct, frozen=True):
 
 
 class Inline(Struct, frozen=True):
-    """Runs inside the append; reads the event's own fields and rows it has locked, nothing else."""
+    """Runs inside the append; reads the event's own fields and rows it has locked, nothing else.
+
+    `shape` describes what its rows hold beside columns: where it changes, the rows have to be made anew.
+    """
 
     name: str
     tables: str
     fold: Callable[[Recorded], Iterable[Statement]]
+    shape: str = ""
 
 
 Question = tuple[str, Sequence[Any]]

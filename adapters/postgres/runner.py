@@ -31,8 +31,7 @@ _KNOWN: LiteralString = "SELECT name, tables_digest, position FROM projection_po
 
 
 def digest(projection: Projection) -> str:
-    shape = projection.shape if isinstance(projection, Async) else ""
-    return hashlib.sha256(f"{projection.tables}{shape}".encode()).hexdigest()
+    return hashlib.sha256(f"{projection.tables}{projection.shape}".encode()).hexdigest()
 
 
 def create_tables(dsn: str, projections: Sequence[Projection]) -> list[str]:
