@@ -105,7 +105,7 @@ _DEVICES_THEN: LiteralString = (
 )
 _NODES_THEN: LiteralString = (
     "(SELECT h.id, h.pool_id, h.schedulable, kept.scalars FROM nodes_history AS h LEFT JOIN "
-    "(SELECT h.id, h.scalars FROM node_scalars_history AS h WHERE "
+    "(SELECT h.id, h.scalars::jsonb AS scalars FROM node_scalars_history AS h WHERE "
     + versions.CURRENT
     + ") AS kept USING (id) WHERE "
     + versions.CURRENT

@@ -55,11 +55,15 @@ ASKED: Final = {
 
 
 def report(place: Path, nodes: int = NODES, versions: int = VERSIONS) -> str:
-    data, access = place / "data", place / "access.toml"
+    """What was filled before in this place is measured again."""
+    data, access, filled = place / "data", place / "access.toml", place / "filled.json"
     text, tokens = demo.demo_access()
     access.write_text(text)
-    with embedded.running(data) as dsn:
-        rate, events, middle = _filled(dsn, nodes, versions)
+    if not filled.exists():
+        with embedded.running(data) as dsn:
+            filled.write_text(json.dumps(_filled(dsn, nodes, versions)))
+    rate, events, middle = json.loads(filled.read_text())
+    middle += nodes // 2  # in the midst of a round, where half of the nodes have taken their turn
     with serving(data, "--access-file", str(access)) as plane:
         rows = [(f"these read models caught up with {events:,} events, events a second", f"{rate:,.0f}")]
         for what, path in ASKED.items():
