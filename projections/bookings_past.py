@@ -33,7 +33,7 @@ FACETS = (
 JSON kept as text: each batch writes and reads it back whole, and jsonb would be taken apart and put together for that.
 """
 
-OF_NODE = ("scalars text",)
+OF_NODE = ("scalars jsonb",)
 
 TABLES = f"""
 {history.tables_of("bookings", FACETS)}
