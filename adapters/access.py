@@ -11,7 +11,7 @@ from adapters import directory
 from adapters.housekeeping import Job
 from adapters.http.threads import Workers
 from adapters.iam import access_file
-from adapters.iam.better import connection, route
+from adapters.iam.better import billing, connection, route
 from adapters.iam.better.authorizer import BetterIam
 from adapters.iam.better.client import Client
 from adapters.iam.better.session_jwt import KeySet, SessionJwts
@@ -20,6 +20,7 @@ from adapters.iam.better.webhook import Receiver
 from adapters.iam.embedded import Embedded
 from adapters.postgres.store import EventStore
 from adapters.registry import OPERATIONS
+from commands.ports import Billing
 from domain.access import Authorizer, Session
 
 Source = Path | connection.Connection
@@ -43,6 +44,7 @@ class Access(Struct, frozen=True):
     authorizer: Authorizer
     reading: Callable[[str], Session | None]
     blocks: bool = False
+    billing: Billing | None = None
     jobs: tuple[Job, ...] = ()
     routes: Sequence[ControllerRouterHandler] = ()
     health: Callable[[], Mapping[str, str]] = dict
@@ -81,7 +83,7 @@ def _embedded(path: Path, store: EventStore) -> Access:
 
 
 def _better(to: connection.Connection, store: EventStore) -> Access:
-    client = Client(to.url)
+    client = Client(to.url, address_header=to.client_address_header)
     tree = TenantTree(
         client,
         to.root_tenant,
@@ -110,4 +112,13 @@ def _better(to: connection.Connection, store: EventStore) -> Access:
         return {"tenantTree": (tree.trouble or "ok") if to.service_key_file else "no service key"}
 
     start = tree.start if to.service_key_file else _nothing
-    return Access(authorizer, reading, blocks=True, routes=routes, health=health, start=start, stop=stop)
+    return Access(
+        authorizer,
+        reading,
+        blocks=True,
+        billing=billing.Billing(client),
+        routes=routes,
+        health=health,
+        start=start,
+        stop=stop,
+    )

@@ -51,7 +51,7 @@ class Library:
         return True
 
     def position(self) -> int:
-        with self._pool.connection() as connection:
+        with evidence.sound(), self._pool.connection() as connection:
             return evidence.progress(connection).position
 
     def _write(self, ask: Ask, note: str) -> Iterator[bytes]:
@@ -61,19 +61,19 @@ class Library:
             translate(fault)
 
     def _consistency(self, old: int, new: int) -> tuple[bytes, list[bytes]]:
-        with self._pool.connection() as connection:
+        with evidence.sound(), self._pool.connection() as connection:
             return written.consistency(connection, old, new)
 
     def _position(self, leaf: int) -> int:
-        with self._pool.connection() as connection:
-            return written.position(connection, leaf)
+        with evidence.sound(), self._pool.connection() as connection:
+            return evidence.position(connection, leaf)
 
     def _strays(self, first: int, last: int) -> list[int]:
         """Positions from one leaf to another that are no leaf's."""
         leaves: set[int] = set()
-        with self._pool.connection() as connection:
+        with evidence.sound(), self._pool.connection() as connection:
             for index in range(first // merkle.WIDTH, last // merkle.WIDTH + 1):
                 leaves.update(evidence.tile(connection, 0, index).positions)
-            between = written.position(connection, first), written.position(connection, last)
+            between = evidence.position(connection, first), evidence.position(connection, last)
             found = connection.execute(_POSITIONS, between, prepare=True).fetchall()
         return sorted(row[0] for row in found if row[0] not in leaves)

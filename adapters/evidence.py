@@ -14,7 +14,7 @@ from adapters.postgres import evidence
 from adapters.postgres.mapper import outline
 from adapters.postgres.pool import Pool
 from commands.ports import Store
-from domain import audit_event, chain, leaf, merkle
+from domain import audit_event, chain, checkpoint, errors, leaf, merkle
 from domain.event import Fence, Recorded
 
 log = logging.getLogger(__name__)
@@ -105,8 +105,15 @@ class Evidence:
         now = self._monotonic()
         if self._signed is None or (size != self._signed[0] and now - self._signed[1] >= CHECKPOINT_S):
             if size:
-                self.sign()
+                self._sign()
             self._signed = (size, now)
+
+    def _sign(self) -> None:
+        """What cannot be signed is taken in all the same: of the evidence nothing is to be missing besides."""
+        try:
+            self.sign()
+        except errors.EvidenceUnsound as fault:
+            log.error("no checkpoint is signed: %s", fault.detail)
 
 
 class Writer:
@@ -160,14 +167,35 @@ class Writer:
 
 
 def checkpoint_of(connection: psycopg.Connection[Any], signer: Signer) -> str:
-    """What this key has signed of this size already is given again: a note says no time, there is nothing to renew."""
-    with connection.transaction():
+    """What this key has signed of this size already is given again: a note says no time, there is nothing to renew.
+
+    Raises EvidenceUnsound where the tree does not begin with the one that was signed last: a key that signed that too
+    would vouch for whatever became of the database.
+    """
+    with evidence.sound(), connection.transaction():
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        size = evidence.progress(connection).size
+        size, tree = evidence.progress(connection).size, evidence.tree(connection)
+        last = evidence.note(connection)
+        if last is not None:
+            _check_begins(tree, size, last, signer.key.name)
         kept = evidence.note(connection, size)
         if kept is not None and signer.signed(kept):
             return kept
-        root = evidence.tree(connection).root(size)
+        root = tree.root(size)
     note = signer.note(size, root)
     evidence.keep(connection, size, note)
     return note
+
+
+def _check_begins(tree: merkle.Tree, size: int, last: str, origin: str) -> None:
+    """Of another origin is what a log had signed before it was restored under a new name."""
+    try:
+        said = checkpoint.parse(last)
+    except checkpoint.Unsound as fault:
+        raise errors.EvidenceUnsound(f"its last checkpoint cannot be read: {fault}") from fault
+    if said.origin != origin:
+        return
+    if said.size > size:
+        raise errors.EvidenceUnsound(f"it goes to {size} leaves, and {said.size} were signed")
+    if said.root != tree.root(said.size):
+        raise errors.EvidenceUnsound(f"its first {said.size} leaves are not those that were signed")

@@ -82,6 +82,7 @@ class Plane:
             self.mint,
             lambda: f"bcjt_{secrets.token_urlsafe(32)}",
             Budgets(commands),
+            self.access.billing,
         )
         self.gateway = Gateway(self.store, audience=AUDIENCE, new_id=self.mint)
         consumers = (self.calendars.consume, self.runner.apply, self._tell_gateway)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Final
 
 from eventsourcing.persistence import MapperDeserialisationError
 
@@ -12,9 +11,6 @@ from domain import export, export_check
 from domain.event import Recorded
 from domain.export_header import Trust
 from domain.export_report import Verdict
-
-_UNREADABLE: Final = (MapperDeserialisationError, TypeError, ValueError, AttributeError, RecursionError)
-"""What bytes that nobody wrote as an event make of decoding and upcasting."""
 
 
 def check(lines: Iterable[bytes], kept: str | None = None, vkey: str | None = None) -> Verdict:
@@ -32,5 +28,5 @@ def lines(path: Path) -> Iterator[bytes]:
 def _decoded(stream: str, version: int, topic: str, state: bytes, position: int, recorded_at: int) -> Recorded:
     try:
         return outline(stream, version, topic, state, position, recorded_at)
-    except _UNREADABLE as wrong:
+    except MapperDeserialisationError as wrong:
         raise ValueError(str(wrong)) from wrong

@@ -30,3 +30,4 @@ class Settings(Struct, frozen=True, kw_only=True):
     iam_webhook_secret_file: Path | None = None
     iam_jwt_audience: str | None = None
     iam_jwt_issuer: str | None = None
+    iam_client_address_header: str | None = None

@@ -15,6 +15,9 @@ import msgspec
 REQUEST_ID: Final[ContextVar[str | None]] = ContextVar("request_id", default=None)
 """The request that the running code serves; worker threads inherit it."""
 
+CLIENT_ADDRESS: Final[ContextVar[str | None]] = ContextVar("client_address", default=None)
+"""Where that request came from, as the server sees it; what this process does by itself came from nowhere."""
+
 _SECRET = re.compile(
     r"""
     (biam_[a-z]{2,8}_ | bcjt_ | whsec_ | Bearer(?:\s|%20|\+)+ | (?:access_|session_)?token= | eyJ)

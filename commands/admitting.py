@@ -62,11 +62,11 @@ def admit(asked: Asked, unit: Unit, *, confirmed: bool = False) -> Outcome:
         if offer is None:
             raise unit.unseen("compute-pool", draft.pool_id, "poolId")
     checks = of.policy.admission.budget_check
-    over = None if checks == "off" or confirmed else budgets.exceeded(unit.ports, draft)
+    over = None if checks == "off" or confirmed else budgets.over(draft, unit)
     if over is not None and checks == "confirm":
-        return awaits(asked, "OverBudget", budgets.refusal(over).detail, unit, admitted=True)
+        return awaits(asked, "OverBudget", over.detail, unit, admitted=True)
     if over is not None:
-        return denied(asked, budgets.refusal(over), admitted=True)
+        return denied(asked, over, admitted=True)
     spends = () if checks == "off" else (budgets.budgeted(draft, enforced=checks == "enforce"),)
     return _place_or_queue(asked, offer, spends, unit)
 

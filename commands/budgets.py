@@ -59,6 +59,15 @@ def exceeded(ports: Ports, draft: reservation.Drafted, window: tuple[int, int] |
     return budget.exceeded(accounts, draft.gpu_count, window or (start, start + draft.duration_seconds * 1000))
 
 
+def over(draft: reservation.Drafted, unit: Unit, window: tuple[int, int] | None = None) -> errors.Conflict | None:
+    """The admission step of a pool that checks budgets: the tables here, then the billing system outside, if any."""
+    exceeds = exceeded(unit.ports, draft, window)
+    if exceeds is not None:
+        return refusal(exceeds)
+    said = unit.must_not_spend()
+    return None if said is None else errors.SpendLimitReached(said)
+
+
 def refusal(of: budget.Exceeded) -> errors.BudgetExceeded:
     return errors.BudgetExceeded(of.kind, of.budget, of.needed, of.left)
 

@@ -72,6 +72,7 @@ OPERATIONS = (
             errors.DoubleBooked,
             errors.QuotaExceeded,
             errors.BudgetExceeded,
+            errors.SpendLimitReached,
             errors.StaleVersion,
         ),
     ),

@@ -1,6 +1,7 @@
 """Extending and shortening: the end of a reservation moves, on the devices that it has (domain.md §5, Extend)."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Final
 
 from msgspec import Meta, Struct
@@ -28,6 +29,8 @@ from domain.operation import Operation, Request
 
 LONGEST_MS: Final = 366 * 86_400_000
 HOUR_MS: Final = 3_600_000
+RESERVATION: Final = "compute-reservation"
+SEE: Final = "compute:reservations:get"
 
 
 class Extend(Request, frozen=True, kw_only=True):
@@ -54,7 +57,7 @@ def extend(command: Extend, unit: Unit) -> Outcome:
     extension_id = ids.derive("ext", session.tenant_id, session.identity_id, key)
     held = unit.load(extension_id)
     stored = _again(extension_id, held, unit) if held.version else None
-    resource = unit.resolve("compute-reservation", command.id, "id")
+    resource = unit.resolve(RESERVATION, command.id, "id")
     loaded = unit.existing(command.id)
     state: reservation.State = loaded.state
     wrong = _wrong(command, state, unit.now)
@@ -161,9 +164,9 @@ def _refused(asked: Asked, state: reservation.State, unit: Unit) -> errors.Confl
         return errors.Conflict("the pool is not offered to you any more: it runs to its end and is not extended")
     of: pool.State = unit.load(state.draft.pool_id).state
     if of.policy.admission.budget_check == "enforce":
-        over = budgets.exceeded(unit.ports, state.draft, (state.ends_at, ends_at))
+        over = budgets.over(state.draft, unit, (state.ends_at, ends_at))
         if over is not None:
-            return budgets.refusal(over)
+            return over
     gap_ms = of.policy.cleaning_seconds * 1000
     return _in_the_way(asked.draft.reservation_id, state.ends_at, ends_at + gap_ms, unit)
 
@@ -173,16 +176,25 @@ def _in_the_way(reservation_id: str, since: int, until: int, unit: Unit) -> erro
     ahead = unit.ports.store.following(reservation_id, since, until)
     if not ahead:
         return None
-    session = unit.session
-    named: list[str] = []
-    for other in ahead:
-        seen = unit.ports.store.resolve(session.tenant_id, "compute-reservation", other.reservation_id or "")
-        if seen and unit.ports.authorizer.foresee(session, "compute:reservations:get", seen).verdict == "allowed":
-            named.append(f"{seen.id} from {other.since}")
-        else:
-            named.append(f"busy from {other.since}")
+    tenant_id, store = unit.session.tenant_id, unit.ports.store
+    resolved = [store.resolve(tenant_id, RESERVATION, other.reservation_id or "") for other in ahead]
+    shown = _shown(unit, [one for one in resolved if one is not None])
+    named = [
+        f"{other.reservation_id if other.reservation_id in shown else 'busy'} from {other.since}" for other in ahead
+    ]
     who = ", ".join(dict.fromkeys(named))
     return errors.DoubleBooked(f"its devices are booked by others in this time: {who}")
+
+
+def _shown(unit: Unit, reservations: Sequence[access.Resource]) -> frozenset[str]:
+    """Those that the caller may see, by one question: none where it gets no answer, for a refusal waits for nothing."""
+    authorizer, session = unit.ports.authorizer, unit.session
+    try:
+        plan = authorizer.plan(session, SEE, RESERVATION)
+        verdicts = access.may(plan, reservations, partial(authorizer.allowed, session, SEE))
+    except errors.Unavailable:
+        return frozenset()
+    return frozenset(one.id for one, seen in zip(reservations, verdicts, strict=True) if seen)
 
 
 def _apply(asked: Asked, loaded: Loaded, unit: Unit) -> Outcome:
@@ -271,6 +283,7 @@ OPERATIONS = (
             errors.DoubleBooked,
             errors.QuotaExceeded,
             errors.BudgetExceeded,
+            errors.SpendLimitReached,
             errors.StaleVersion,
             errors.KeyReused,
         ),

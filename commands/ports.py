@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from domain import budget
-from domain.access import Authorizer, Resource
+from domain.access import Authorizer, Resource, Session
 from domain.admission import Replay
 from domain.calendar import Calendar
 from domain.event import Append, Recorded
@@ -172,6 +172,13 @@ class Budgets(Protocol):
         """How the budgets of these scopes stand, in their order; a scope without one is left out."""
 
 
+class Billing(Protocol):
+    """A billing system outside, which has a say beside the budgets here (iam.md §16)."""
+
+    def refuses(self, session: Session) -> str | None:
+        """Why whoever asks may spend nothing more, None where they may. What cannot be told is a no."""
+
+
 class Ports(Struct, frozen=True):
     """Everything a command may touch, made once by the composition root."""
 
@@ -182,3 +189,4 @@ class Ports(Struct, frozen=True):
     new_id: Callable[[str], str]
     new_secret: Callable[[], str]
     budgets: Budgets
+    billing: Billing | None = None

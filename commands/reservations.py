@@ -192,6 +192,7 @@ OPERATIONS = (
             errors.DoubleBooked,
             errors.QuotaExceeded,
             errors.BudgetExceeded,
+            errors.SpendLimitReached,
             errors.KeyReused,
         ),
         key="required",

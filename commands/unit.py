@@ -54,7 +54,7 @@ def changed(stream: str, loaded: Loaded, events: list[Any]) -> Change:
 class Unit:
     """What a handler works with. After a race it runs again with a new unit, keeps its decisions, knows its `races`.
 
-    `body` is the digest by which a request is known again.
+    `body` is the digest by which a request is known again; `billed` what the billing system said, once it was asked.
     """
 
     def __init__(
@@ -67,6 +67,7 @@ class Unit:
         races: list[Exception],
         seen: Outlook,
         body: str,
+        billed: list[str | None],
     ) -> None:
         self.operation = operation
         self.call = call
@@ -76,6 +77,7 @@ class Unit:
         self.races = races
         self._seen = seen
         self.body = body
+        self._billed = billed
         self.now = seen.now
         self.admission_id = ports.new_id("adm")
 
@@ -102,6 +104,14 @@ class Unit:
         if loaded.version == 0:
             raise errors.NotFound(registry.kind(stream).noun, stream, field)
         return loaded
+
+    def must_not_spend(self) -> str | None:
+        """Why the billing system outside lets the caller spend nothing more; it is asked once in a command."""
+        if self.ports.billing is None:
+            return None
+        if not self._billed:
+            self._billed.append(self.ports.billing.refuses(self.session))
+        return self._billed[0]
 
     def new_id(self, prefix: str) -> str:
         return self.ports.new_id(prefix)
@@ -162,6 +172,7 @@ def _perform(
     body = hashlib.sha256(msgspec.json.encode(request, order="sorted")).hexdigest()
     races: list[Exception] = []
     decisions: list[Decision] = []
+    billed: list[str | None] = []
     while len(races) < ATTEMPTS:
         seen = ports.store.look(gatekeeper.foresee(operation, request, call, key))
         if seen.replay is not None:
@@ -170,7 +181,7 @@ def _perform(
             check_ids(request)
         else:
             decisions = gatekeeper.admit(operation, request, call.session, call.request_id, decisions, seen)
-        unit = Unit(operation, call, ports, gatekeeper, decisions, races, seen, body)
+        unit = Unit(operation, call, ports, gatekeeper, decisions, races, seen, body, billed)
         lost: Contested | None = None
         try:
             outcome: Outcome = operation.handle(request, unit)

@@ -3,12 +3,12 @@
 Two adapters stand behind it, the embedded access file and Better IAM; no one else in the house knows which.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, Protocol
 
 from msgspec import Struct
 
-from domain.policy import filters
+from domain.policy import filters, matching
 
 IdentityKind = Literal["user", "service", "agent"]
 SessionKind = Literal["user", "api-key", "role", "session-token", "delegated"]
@@ -110,6 +110,19 @@ def row(resource: Resource) -> dict[str, object]:
     if resource.parent_type is not None and resource.parent_id is not None:
         parent = {"parentType": resource.parent_type, "parentId": resource.parent_id}
     return {**resource.attributes, **parent, "id": resource.id}
+
+
+def may(
+    plan: Plan, resources: Sequence[Resource], ask: Callable[[Sequence[Resource]], Sequence[bool]]
+) -> Sequence[bool]:
+    """What a plan says of each thing; where there is no plan it is asked."""
+    match plan.kind:
+        case "unsupported":
+            return ask(resources) if resources else ()
+        case "conditional" if plan.filter is not None:
+            return [matching.matches(plan.filter, row(resource)) for resource in resources]
+        case kind:
+            return [kind == "always"] * len(resources)
 
 
 class Tenant(Struct, frozen=True):

@@ -16,10 +16,9 @@ def of(recorded: Recorded, digest: str, tenant_id: str) -> dict[str, Any]:
     """How the event stands in a tenant's chain, without sequence and hashes. `digest`: hex SHA-256 of the stored bytes.
 
     Of what another tenant did it learns which tenant that was, and not who there, in which session, and why it was
-    allowed.
+    allowed. The request is told where the tenant itself acted: a controller carries on those of others too.
     """
-    acting = acting_tenant(recorded)
-    return _shown(recorded, digest, tenant_id, acting is None or acting == tenant_id)
+    return _shown(recorded, digest, tenant_id, acting_tenant(recorded) == tenant_id)
 
 
 def of_fleet(recorded: Recorded, digest: str) -> dict[str, Any]:
@@ -34,6 +33,17 @@ def acting_tenant(recorded: Recorded) -> str | None:
     if isinstance(event, admission.Admitted | admission.Refused | admission.RefusalsCounted):
         return event.caller.tenant_id
     return _parts(recorded.meta.actor)[0] if recorded.meta.actor.startswith("identity:") else None
+
+
+def requested_by(recorded: Recorded, tenant_id: str, under: admission.Admitted | None) -> bool:
+    """Whether the request that an event stands for, if any, is one of the tenant's; `under` is the admission it names.
+
+    What a controller does on a thing may carry the request of another that acted on it last, or on its node.
+    """
+    acting, request = acting_tenant(recorded), recorded.meta.correlation
+    if acting is not None or request is None:
+        return acting in (None, tenant_id)
+    return under is not None and (under.caller.tenant_id, under.request_id) == (tenant_id, request)
 
 
 def _shown(recorded: Recorded, digest: str, tenant_id: str, wholly: bool) -> dict[str, Any]:

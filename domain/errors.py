@@ -14,12 +14,14 @@ Refusal
 │   ├── DoubleBooked       DOUBLE_BOOKED         no room now, and the claim does not wait
 │   ├── QuotaExceeded      QUOTA_EXCEEDED        `kind`, `resource`, its `limit`, and the `peak` with the claim
 │   ├── BudgetExceeded     BUDGET_EXCEEDED       `kind`; `budgetGpuMs`, and of it what was needed and what is left
+│   ├── SpendLimitReached  SPEND_LIMIT_REACHED   a billing system outside lets nothing more be spent, or cannot tell
 │   └── Fenced             FENCED                a newer epoch owns this
 ├── HistoryPruned        HISTORY_PRUNED          asOf lies before the history that is kept, which begins at `keptFrom`
 ├── StaleVersion         STALE_VERSION           If-Match names another version
 ├── TooManyRequests      RATE_LIMITED            asked too often; `retryAfterSeconds`, also as Retry-After
 └── Unavailable          UNAVAILABLE             try again later
-    └── ProjectionBehind PROJECTION_BEHIND       the read model has not reached waitFor yet
+    ├── ProjectionBehind PROJECTION_BEHIND       the read model has not reached waitFor yet
+    └── EvidenceUnsound  EVIDENCE_UNSOUND        the log's evidence is not what was recorded or signed
 """
 
 from collections.abc import Iterable, Mapping
@@ -153,6 +155,10 @@ class BudgetExceeded(Conflict):
         )
 
 
+class SpendLimitReached(Conflict):
+    code = "SPEND_LIMIT_REACHED"
+
+
 class Fenced(Conflict):
     code = "FENCED"
 
@@ -193,6 +199,15 @@ class Locked(Unavailable):
 
 class ProjectionBehind(Unavailable):
     code = "PROJECTION_BEHIND"
+
+
+class EvidenceUnsound(Unavailable):
+    """Nothing can be signed or shown by it until somebody has looked at what happened to the database."""
+
+    code = "EVIDENCE_UNSOUND"
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"the log's evidence is not sound: {what}; `better-compute audit verify` names all of it")
 
 
 def again(code: str, detail: str, extra: Extra) -> Refusal:

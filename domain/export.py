@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from domain import audit_event, canonical, node, node_view
+from domain import admission, audit_event, canonical, join_token, node, node_view
 from domain.event import Recorded
 from domain.leaf import Leaf
 
@@ -169,13 +169,19 @@ def stored_bytes(of: Proof | Row) -> bytes | None:
     return raw
 
 
-HIDING: Final = ("node.inventoried.", "node.condition_raised.", "node.duplicate_settled.")
-"""Stored names, up to their version, of events that may hide something of others even from their own tenant."""
+HIDING: Final = ("node.inventoried.", "node.condition_raised.", "node.duplicate_settled.", "join_token.created.")
+"""Stored names, up to their version, of events that may hide something even from their own tenant."""
 
 
-def wholly_of(recorded: Recorded, tenant_id: str) -> bool:
-    """Whether all that was stored of an event is the tenant's to see: it is of no other, and hides nothing of one."""
-    if recorded.tenants != (tenant_id,) or audit_event.acting_tenant(recorded) not in (None, tenant_id):
+def wholly_of(recorded: Recorded, tenant_id: str, under: admission.Admitted | None) -> bool:
+    """Whether all that was stored of an event is the tenant's to see: it is of no other, and hides nothing of one.
+
+    `under` is the admission that it names, if that is known: of another's, and of a request that was another's, it
+    would tell too.
+    """
+    if recorded.tenants != (tenant_id,) or not audit_event.requested_by(recorded, tenant_id, under):
+        return False
+    if under is not None and under.caller.tenant_id != tenant_id:
         return False
     match recorded.event:
         case node.Inventoried(shared_with=names):
@@ -184,6 +190,8 @@ def wholly_of(recorded: Recorded, tenant_id: str) -> bool:
             return node_view.shown(condition) == condition
         case node.DuplicateSettled(nodes=nodes):
             return not nodes
+        case join_token.Created():
+            return False
         case _:
             return True
 

@@ -21,6 +21,10 @@ Read = Callable[[int, int], bytes]
 """The hashes of a tile, one after the other, by level and index."""
 
 
+class Lacking(ValueError):
+    """What a tree of its size has to have, and its tiles do not."""
+
+
 def leaf_hash(data: bytes) -> bytes:
     return sha256(b"\0" + data).digest()
 
@@ -53,7 +57,7 @@ class Growing:
     """The right edge of a growing tree: takes leaf hashes, gives the tiles that they fill, and the root at any time."""
 
     def __init__(self, size: int = 0, read: Read | None = None) -> None:
-        """Go on from a tree of `size` leaves, whose partial tiles `read` gives. Raises ValueError where they lack."""
+        """Go on from a tree of `size` leaves, whose partial tiles `read` gives. Raises Lacking."""
         self.size = size
         self._edge: list[list[bytes]] = []
         self._full: list[Tile] = []
@@ -62,7 +66,7 @@ class Growing:
             assert read is not None, "a tree that is not new has tiles"
             hashes = read(level, index)[: width * HASH]
             if len(hashes) != width * HASH:
-                raise ValueError(f"tile {level}/{index} holds {len(hashes) // HASH} hashes of {width}")
+                raise Lacking(f"tile {level}/{index} holds {len(hashes) // HASH} hashes of {width}")
             self._row(level).extend(_split(hashes))
 
     def append(self, leaf: bytes) -> None:
@@ -171,7 +175,7 @@ class Tree:
         rows = self._tile(level, index)
         place >>= within
         if within >= len(rows) or place >= len(rows[within]):
-            raise ValueError(f"tile {level}/{index} ends before the tree does")
+            raise Lacking(f"tile {level}/{index} ends before the tree does")
         return rows[within][place]
 
     def _tile(self, level: int, index: int) -> list[list[bytes]]:

@@ -4,13 +4,13 @@ What is shown of an event comes from the log itself; here stands only what a lis
 thing that another tenant brought about stands in both tenants' lists.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from domain import admission, catalog
 from domain.event import Recorded, tag
 from projections import history
-from projections.projection import Async, Read, Write
+from projections.projection import Async, Steps
 
 TABLES = """
 CREATE TABLE audit_events (
@@ -62,11 +62,13 @@ _TYPED = (
 )
 
 
-def apply(read: Read, batch: Sequence[Recorded]) -> Iterator[Write]:
-    yield history.insert("audit_events", _TYPED, [row(recorded) for recorded in batch])
+def apply(batch: Sequence[Recorded]) -> Steps:
+    yield from ()
     whose = [(tenant, recorded.position) for recorded in batch for tenant in recorded.tenants]
-    if whose:
-        yield history.insert("audit_events_of", ("tenant_id text", "position bigint"), whose)
+    return [
+        history.insert("audit_events", _TYPED, [row(recorded) for recorded in batch]),
+        history.insert("audit_events_of", ("tenant_id text", "position bigint"), whose),
+    ]
 
 
 def row(recorded: Recorded) -> tuple[Any, ...]:

@@ -3,7 +3,7 @@
 Rows of the append's tables change with others of their devices, so a batch reads those as well (decisions/0026).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from typing import Any, Final, LiteralString
 
 import msgspec
@@ -13,7 +13,7 @@ from domain.event import Recorded
 from projections import books, history, versions
 from projections.books import Books, Held, Span
 from projections.documents import encode
-from projections.projection import Async, Read, Write
+from projections.projection import Async, Question, Rows, Steps, Write
 from projections.versions import Versions
 
 FACETS = (
@@ -25,12 +25,15 @@ FACETS = (
     "ended boolean",
     "freed boolean",
     "matters_until bigint",
-    "atoms jsonb",
-    "scalars jsonb",
+    "atoms text",
+    "scalars text",
 )
-"""`atoms` are [from, until] by device, `scalars` [amount, from, until] by resource, in epoch ms; until null: open."""
+"""`atoms` are [from, until] by device, `scalars` [amount, from, until] by resource, in epoch ms; until null: open.
 
-OF_NODE = ("scalars jsonb",)
+JSON kept as text: each batch writes and reads it back whole, and jsonb would be taken apart and put together for that.
+"""
+
+OF_NODE = ("scalars text",)
 
 TABLES = f"""
 {history.tables_of("bookings", FACETS)}
@@ -41,21 +44,19 @@ CREATE INDEX bookings_history_near ON bookings_history (node_id, matters_until) 
 """
 
 _MINE: Final = versions.known("bookings", FACETS, "(reservation_id = ANY(%s) OR id = ANY(%s))")
-_NEAR: Final = versions.known(
-    "bookings",
-    FACETS,
-    """
-    EXISTS (SELECT 1 FROM unnest(%s::text[], %s::bigint[]) AS near (node_id, since)
-            WHERE near.node_id = h.node_id AND h.matters_until > near.since)
-    AND node_id = ANY(%s)
-    """,
-)
+_NEAR: Final[LiteralString] = f"""
+SELECT found.* FROM unnest(%s::text[], %s::bigint[]) AS near (on_node, since) CROSS JOIN LATERAL (
+    {versions.known("bookings", FACETS, "node_id = near.on_node AND matters_until > near.since")}
+) AS found
+"""
+"""A search of the index for each node: the server would otherwise hold each row against every node of the batch."""
+
 _SCALARS: Final = versions.known("node_scalars", OF_NODE, "id = ANY(%s)")
 
 DEVICES: Final[LiteralString] = f"""(
     SELECT atom.key AS device_id, h.id AS allocation_id, h.reservation_id, h.node_id, h.pool_id, h.tenant_id, h.bound,
            h.ended, h.freed, int8range((atom.value ->> 0)::bigint, (atom.value ->> 1)::bigint) AS during
-    FROM bookings_history AS h CROSS JOIN LATERAL jsonb_each(h.atoms) AS atom WHERE {versions.CURRENT}
+    FROM bookings_history AS h CROSS JOIN LATERAL jsonb_each(h.atoms::jsonb) AS atom WHERE {versions.CURRENT}
 )"""
 """The rows of `device_bookings` as they were at `_as_of`."""
 
@@ -63,27 +64,28 @@ SCALARS: Final[LiteralString] = f"""(
     SELECT h.id AS allocation_id, one.key AS resource, h.reservation_id, h.node_id,
            (one.value ->> 0)::bigint AS amount,
            int8range((one.value ->> 1)::bigint, (one.value ->> 2)::bigint) AS during
-    FROM bookings_history AS h CROSS JOIN LATERAL jsonb_each(h.scalars) AS one WHERE {versions.CURRENT}
+    FROM bookings_history AS h CROSS JOIN LATERAL jsonb_each(h.scalars::jsonb) AS one WHERE {versions.CURRENT}
 )"""
 """The rows of `scalar_bookings` as they were at `_as_of`."""
 
 
-def apply(read: Read, batch: Sequence[Recorded]) -> Iterator[Write]:
-    told = [one for one in batch if isinstance(one.event, books.TOLD)]
+def apply(batch: Sequence[Recorded]) -> Steps:
+    writes: list[Write] = []
+    told = [one for one in batch if type(one.event) in books.TOLD]
     if told:
-        known = _read(read, told)
+        known = yield from _read(told)
         for recorded in told:
             books.fold(known, recorded)
-        yield from known.versions.writes("bookings", FACETS, _columns)
-    yield from _scalars_of_nodes(read, batch)
+        writes += known.versions.writes("bookings", FACETS, _columns)
+    return [*writes, *(yield from _scalars_of_nodes(batch))]
 
 
-def _read(read: Read, told: Sequence[Recorded]) -> Books:
+def _read(told: Sequence[Recorded]) -> Generator[Question, Rows, Books]:
     """The bookings that the batch is about, and those that they may move."""
     streams = {one.stream for one in told if one.stream.startswith("rsv_")}
     plans = [one.event.id for one in told if isinstance(one.event, node.PlanEnded)]
     known = Books()
-    for id, since, *held in read(_MINE, (list(streams), plans)):
+    for id, since, *held in (yield _MINE, (list(streams), plans)):
         known.know(id, since, _held(*held))
     begins: dict[str, int] = {}
     for _, one in known.versions.items():
@@ -91,10 +93,9 @@ def _read(read: Read, told: Sequence[Recorded]) -> Books:
     for recorded in told:
         for node_id, start in _booked_by(recorded):
             begins[node_id] = min(begins.get(node_id, books.FOR_EVER), start)
-    moving = any(isinstance(one.event, books.MOVES_OTHERS) for one in told)
+    moving = any(type(one.event) in books.MOVES_OTHERS for one in told)
     if begins and moving:
-        nodes = list(begins)
-        for id, since, *held in read(_NEAR, (nodes, list(begins.values()), nodes)):
+        for id, since, *held in (yield _NEAR, (list(begins), list(begins.values()))):
             if id not in known.versions:
                 known.know(id, since, _held(*held))
     return known
@@ -112,16 +113,16 @@ def _booked_by(recorded: Recorded) -> list[tuple[str, int]]:
             return []
 
 
-def _scalars_of_nodes(read: Read, batch: Sequence[Recorded]) -> Iterator[Write]:
+def _scalars_of_nodes(batch: Sequence[Recorded]) -> Steps:
     told = [(one, one.event.scalars) for one in batch if isinstance(one.event, node.DevicesChanged)]
     if not told:
-        return
+        return ()
     known: Versions[dict[str, int]] = Versions()
-    for id, since, scalars in read(_SCALARS, (list({one.stream for one, _ in told}),)):
+    for id, since, scalars in (yield _SCALARS, (list({one.stream for one, _ in told}),)):
         known.know(id, since, _SOLD.decode(scalars))
     for one, scalars in told:
         known.put(one.stream, scalars, one.position)
-    yield from known.writes("node_scalars", OF_NODE, lambda scalars: (encode(scalars).decode(),))
+    return known.writes("node_scalars", OF_NODE, lambda scalars: (encode(scalars).decode(),))
 
 
 def _columns(held: Held) -> tuple[Any, ...]:

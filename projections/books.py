@@ -5,14 +5,14 @@ the two together. A device stays on its node while something is booked on it (de
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Set
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from domain import node, reservation
-from domain.event import Recorded
+from domain.event import Event, Recorded
 from projections.versions import Versions
 
 FOR_EVER: Final = (1 << 63) - 1
@@ -255,7 +255,7 @@ def _end_plan(books: Books, id: str, at: int, position: int) -> None:
         _tear_down(books, id, at, position)
 
 
-MOVES_OTHERS: Final = (
+MOVES_OTHERS: Final[Set[type[Event]]] = {
     node.PlanEnded,
     reservation.MemberLost,
     reservation.ReleaseStarted,
@@ -264,13 +264,12 @@ MOVES_OTHERS: Final = (
     reservation.Queued,
     reservation.Cancelled,
     reservation.Expired,
-)
-TOLD: Final = (
-    *MOVES_OTHERS,
+}
+TOLD: Final[Set[type[Event]]] = MOVES_OTHERS | {
     node.MaintenancePlanned,
     reservation.Placed,
     reservation.MemberPlaced,
     reservation.Extended,
     reservation.Preempted,
     reservation.BindingStarted,
-)
+}

@@ -4,7 +4,7 @@ A claim is made by its reservation's own stream. What was spent of a scope on a 
 budget was is read from its stream.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from typing import Any, Final, LiteralString
 
 import msgspec
@@ -12,10 +12,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from domain import budget, reservation
-from domain.event import Recorded
+from domain.event import Event, Recorded
 from projections import history, versions
 from projections.documents import encode
-from projections.projection import Async, Read, Write
+from projections.projection import Async, Steps
 from projections.versions import Versions
 
 CLAIM = (
@@ -45,9 +45,13 @@ _CLAIMS: Final = versions.known("budget_claims", CLAIM, "id = ANY(%s)")
 _SPENT: Final = versions.known("budget_spent", SPENT, "id = ANY(%s)")
 
 _SCOPES: Final = msgspec.json.Decoder(tuple[str, ...])
-_ENDS = (reservation.ReleaseStarted, reservation.Failed, reservation.Cancelled, reservation.Expired)
-_TOLD = (
-    *_ENDS,
+_ENDS: Final[Set[type[Event]]] = {
+    reservation.ReleaseStarted,
+    reservation.Failed,
+    reservation.Cancelled,
+    reservation.Expired,
+}
+_TOLD: Final[Set[type[Event]]] = _ENDS | {
     reservation.Budgeted,
     reservation.Admitted,
     reservation.Placed,
@@ -56,7 +60,7 @@ _TOLD = (
     reservation.MemberLost,
     reservation.MemberPlaced,
     reservation.Activated,
-)
+}
 
 STOOD: Final[LiteralString] = f"""
 SELECT (
@@ -99,12 +103,12 @@ class Claim(Struct, frozen=True):
         return self.from_ is None or self.until is None or self.from_ >= self.until
 
 
-def apply(read: Read, batch: Sequence[Recorded]) -> Iterator[Write]:
-    told = [one for one in batch if isinstance(one.event, _TOLD)]
+def apply(batch: Sequence[Recorded]) -> Steps:
+    told = [one for one in batch if type(one.event) in _TOLD]
     if not told:
-        return
+        return ()
     claims: Versions[Claim] = Versions()
-    for id, since, scopes, *held in read(_CLAIMS, (list({one.stream for one in told}),)):
+    for id, since, scopes, *held in (yield _CLAIMS, (list({one.stream for one in told}),)):
         claims.know(id, since, Claim(_SCOPES.decode(scopes), *held))
     used: list[Use] = []
     for one in told:
@@ -112,15 +116,14 @@ def apply(read: Read, batch: Sequence[Recorded]) -> Iterator[Write]:
         if claim is not None:
             used += [(scope, day, ms, one.position) for scope, day, ms in _used(claim, one.event)]
         claims.put(one.stream, _after(claim, one.event), one.position)
-    yield from claims.writes("budget_claims", CLAIM, _columns)
-    if used:
-        yield from _spent(read, used)
+    writes = claims.writes("budget_claims", CLAIM, _columns)
+    return [*writes, *(yield from _spent(used))] if used else writes
 
 
 def _after(claim: Claim | None, event: Any) -> Claim | None:
     if isinstance(event, reservation.Budgeted):
         return Claim(event.scopes, event.gpus, event.gpu_ms) if event.scopes else None
-    if claim is None or isinstance(event, _ENDS):
+    if claim is None or type(event) in _ENDS:
         return None
     match event:
         case reservation.Admitted(claimed=claimed):
@@ -185,15 +188,15 @@ def _used(claim: Claim, event: Any) -> Iterator[tuple[str, int, int]]:
             return
 
 
-def _spent(read: Read, used: Sequence[Use]) -> Iterator[Write]:
+def _spent(used: Sequence[Use]) -> Steps:
     sums: Versions[tuple[str, int, int]] = Versions()
     ids = list({f"{scope}|{day}" for scope, day, _, _ in used})
-    for id, since, *held in read(_SPENT, (ids,)):
+    for id, since, *held in (yield _SPENT, (ids,)):
         sums.know(id, since, tuple(held))
     for scope, day, ms, position in used:
         before = sums.get(f"{scope}|{day}")
         sums.put(f"{scope}|{day}", (scope, day, ms + (before[2] if before else 0)), position)
-    yield from sums.writes("budget_spent", SPENT, lambda row: row)
+    return sums.writes("budget_spent", SPENT, lambda row: row)
 
 
 def _columns(claim: Claim) -> tuple[Any, ...]:

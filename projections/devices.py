@@ -1,6 +1,6 @@
 """Devices as lists show them and capacity counts them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -10,7 +10,7 @@ from domain.device import Device
 from domain.event import Recorded
 from projections import history
 from projections.documents import encode
-from projections.projection import Async, Read, Write
+from projections.projection import Async, Steps
 
 FACETS = ("node_id text", "pool_id text", "class text", "bookable boolean", "view bytea")
 """Here the view is kept with each version: a device has no stream that it could be folded from."""
@@ -52,13 +52,13 @@ def key(node_id: str, device_id: str) -> str:
     return f"{node_id}|{device_id}"
 
 
-def apply(read: Read, batch: Sequence[Recorded]) -> Iterator[Write]:
+def apply(batch: Sequence[Recorded]) -> Steps:
     """A node's report replaces its devices; leaving its pool it offers nothing."""
     told = [(recorded, found) for recorded in batch if (found := _said(recorded)) is not None]
     if not told:
-        return
+        return ()
     held: dict[str, dict[str, _Held]] = {recorded.stream: {} for recorded, _ in told}
-    for node_id, id, since, *rest in read(_KNOWN, (list(held),)):
+    for node_id, id, since, *rest in (yield _KNOWN, (list(held),)):
         held[node_id][id] = _Held((node_id, *rest), None, since)
     versions = _Versions()
     for recorded, devices in told:
@@ -66,15 +66,17 @@ def apply(read: Read, batch: Sequence[Recorded]) -> Iterator[Write]:
         after = {id: _taken(before.get(id), facets, model, position) for id, (facets, model) in devices.items()}
         versions.replace(recorded.stream, before, after, position)
         held[recorded.stream] = after
-    yield _CLEAR, (list(held),)
     rows = [
         (node_id, id, *one.facets[1:], one.gpu_model, one.since)
         for node_id, devices_of in held.items()
         for id, one in devices_of.items()
     ]
-    yield history.insert("devices", _TYPED, rows)
-    yield history.close("devices", versions.ended)
-    yield history.rows("devices", FACETS, versions.opened.values())
+    return [
+        (_CLEAR, (list(held),)),
+        history.insert("devices", _TYPED, rows),
+        history.close("devices", versions.ended),
+        history.rows("devices", FACETS, versions.opened.values()),
+    ]
 
 
 class _Versions:

@@ -6,7 +6,7 @@ each write would write both.
 
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -14,14 +14,14 @@ import msgspec
 from domain import registry
 from domain.event import Recorded
 from projections import history
-from projections.projection import Async, Read, Write
+from projections.projection import Async, Steps, Write
 
 OF_EVERY = ("id text", "since bigint", "version bigint", "state bytea")
 KEEPING = "WITH (fillfactor = 80, toast_tuple_target = 8160)"
 """Room for the next state of a row on its own page, and no compressing of what fits there anyway."""
 
-KEPT = ("kept_version bigint", "kept bytea")
-"""Some versions carry the state that began with them, to fold on from: null in the others."""
+KEPT = ("to_version bigint", "kept_version bigint", "kept bytea")
+"""The event that ended a version, and in some the state that began with it, to fold on from: null in the others."""
 
 _SHORT = 16
 """Events that are folded from the beginning in no time."""
@@ -69,15 +69,16 @@ class Documents:
         made += " WHERE kept_version IS NOT NULL;\n"
         return Async(self._name, made, self.apply, self._shape)
 
-    def apply(self, read: Read, batch: Sequence[Recorded]) -> Iterator[Write]:
+    def apply(self, batch: Sequence[Recorded]) -> Steps:
         """Bring the rows of a batch's streams forward; events that a row has seen already change nothing."""
         streams: dict[str, list[Recorded]] = defaultdict(list)
         for recorded in batch:
             if recorded.stream.startswith(self._prefix):
                 streams[recorded.stream].append(recorded)
         if not streams:
-            return
-        known = {id: (version, since, state) for id, version, since, state in read(self._load, (list(streams),))}
+            return ()
+        found = yield self._load, (list(streams),)
+        known = {id: (version, since, state) for id, version, since, state in found}
         rows, opened, ended = [], [], []
         for id, events in streams.items():
             row = _Row(id, self._facets_of, self._kept, self._decoder, known.get(id))
@@ -87,11 +88,12 @@ class Documents:
             rows.append((id, row.since, row.version, kept, *row.facets, *columns))
             opened += row.opened
             ended += row.ended
-        yield history.insert(self._name, self._typed, rows, self._on_conflict)
+        writes: list[Write] = [history.insert(self._name, self._typed, rows, self._on_conflict)]
         if ended:
-            yield history.close(self._name, ended)
+            writes.append(_close(self._name, ended))
         if opened:
-            yield history.rows(self._name, (*self._facets, *KEPT), opened)
+            writes.append(history.rows(self._name, (*self._facets, *KEPT), opened))
+        return writes
 
 
 class _Row:
@@ -112,7 +114,7 @@ class _Row:
         self.state = decoder.decode(known[2]) if known else registry.kind(id).initial
         self.facets: tuple[Any, ...] = facets_of(self.state) if known else ()
         self.opened: list[tuple[Any, ...]] = []
-        self.ended: list[tuple[str, int, int]] = []
+        self.ended: list[tuple[str, int, int, int]] = []
 
     def take(self, recorded: Recorded) -> None:
         if recorded.version <= self.version:
@@ -122,12 +124,24 @@ class _Row:
         if facets == self.facets:
             return
         if self.opened:
-            self.opened[-1] = (*self.opened[-1][:2], recorded.position, *self.opened[-1][3:])
+            id, since, _, *rest = self.opened[-1]
+            rest[len(facets)] = recorded.version
+            self.opened[-1] = (id, since, recorded.position, *rest)
         elif self.since:
-            self.ended.append((self.id, self.since, recorded.position))
+            self.ended.append((self.id, self.since, recorded.position, recorded.version))
         state = (self.version, encode(self._kept(self.state))) if carries(self.id, self.version) else (None, None)
-        self.opened.append((self.id, recorded.position, None, *facets, *state))
+        self.opened.append((self.id, recorded.position, None, *facets, None, *state))
         self.facets, self.since = facets, recorded.position
+
+
+def _close(name: str, ends: Iterable[tuple[str, int, int, int]]) -> Write:
+    """End open versions, each as (id, from, to, the event's version)."""
+    sql = f"""
+    UPDATE {name}{history.SUFFIX} AS open SET to_position = ended.until, to_version = ended.event
+    FROM unnest(%s::text[], %s::bigint[], %s::bigint[], %s::bigint[]) AS ended (id, since, until, event)
+    WHERE open.id = ended.id AND open.from_position = ended.since
+    """
+    return sql, history.columns(ends, 4)
 
 
 def carries(id: str, version: int) -> bool:

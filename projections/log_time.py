@@ -4,10 +4,10 @@ Time only labels, position orders. A row says that the log had come to `position
 state as of an instant is the one after the last position whose t is not later.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from domain.event import Recorded
-from projections.projection import Async, Read, Write
+from projections.projection import Async, Steps
 
 TABLES = """
 CREATE TABLE log_time (
@@ -24,9 +24,9 @@ WHEN = "SELECT t FROM log_time WHERE position >= %s ORDER BY position LIMIT 1"
 """When the log came to a position."""
 
 
-def apply(read: Read, batch: Sequence[Recorded]) -> Iterator[Write]:
+def apply(batch: Sequence[Recorded]) -> Steps:
     """One row an instant, however the log is cut into batches."""
-    row = read("SELECT t FROM log_time ORDER BY t DESC LIMIT 1", ())
+    row = yield "SELECT t FROM log_time ORDER BY t DESC LIMIT 1", ()
     latest: int = row[0][0] if row else 0
     reached: dict[int, int] = {}
     for recorded in batch:
@@ -36,7 +36,7 @@ def apply(read: Read, batch: Sequence[Recorded]) -> Iterator[Write]:
     INSERT INTO log_time (t, position) SELECT t, position FROM unnest(%s::bigint[], %s::bigint[]) AS given (t, position)
     ON CONFLICT (t) DO UPDATE SET position = excluded.position
     """
-    yield sql, (list(reached), list(reached.values()))
+    return [(sql, (list(reached), list(reached.values())))]
 
 
 PROJECTION = Async("log_time", TABLES, apply)

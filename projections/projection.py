@@ -1,6 +1,6 @@
 """What a projection is: its tables, and a fold from events to row changes (architecture.md §3)."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from enum import IntEnum
 from itertools import chain
 from types import MappingProxyType
@@ -54,26 +54,47 @@ class Inline(Struct, frozen=True):
     fold: Callable[[Recorded], Iterable[Statement]]
 
 
-Read = Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]
-"""Asks the projection's own tables, as they stand before a batch."""
+Question = tuple[str, Sequence[Any]]
+"""What is asked of the projection's own tables, as they stand before a batch, and its parameters."""
+
+Rows = list[tuple[Any, ...]]
 
 Write = tuple[str, Sequence[Any]]
 """A statement that changes them, and its parameters, as pipeline.run takes them."""
 
+Steps = Generator[Question, Rows, Iterable[Write]]
+"""How a batch is taken in: what is asked one after the other, and in the end what is written."""
+
 
 class Async(Struct, frozen=True):
-    """Runs in a worker, in batches; `apply` reads its own rows and gives the statements that bring them forward.
+    """Runs in a worker, in batches; `apply` asks for its own rows and gives the statements that bring them forward.
 
     `shape` describes what its rows hold beside columns: where it changes, the rows have to be made anew.
     """
 
     name: str
     tables: str
-    apply: Callable[[Read, Sequence[Recorded]], Iterable[Write]]
+    apply: Callable[[Sequence[Recorded]], Steps]
     shape: str = ""
 
 
 Projection = Inline | Async
+
+
+def written(batches: Sequence[Steps], ask: Callable[[Sequence[Question]], list[Rows]]) -> list[Write]:
+    """What several projections write of a batch: they go side by side, and what they ask at a time is asked at once."""
+    writes: dict[int, Iterable[Write]] = {}
+    answers: list[tuple[int, Rows | None]] = [(index, None) for index in range(len(batches))]
+    while answers:
+        asked: list[tuple[int, Question]] = []
+        for index, rows in answers:
+            try:
+                asked.append((index, next(batches[index]) if rows is None else batches[index].send(rows)))
+            except StopIteration as end:
+                writes[index] = end.value
+        found = ask([question for _, question in asked]) if asked else []
+        answers = [(index, rows) for (index, _), rows in zip(asked, found, strict=True)]
+    return [write for index in range(len(batches)) for write in writes[index]]
 
 
 def plan(

@@ -3,7 +3,7 @@
 As `projections.quotas` has them now; limits are read from the streams of quotas and offerings.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence, Set
 from typing import Any, Final, LiteralString
 
 import msgspec
@@ -11,14 +11,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from domain import reservation
-from domain.event import Recorded
+from domain.event import Event, Recorded
 from projections import history, versions
 from projections.documents import encode
-from projections.projection import Async, Read, Write
+from projections.projection import Async, Steps
 from projections.versions import Versions
 
-FACETS = ("scopes jsonb", "resources jsonb", "from_at bigint", "until_at bigint")
-"""It holds each of `resources`, amounts by name, in each of `scopes`, over [from_at, until_at) in epoch ms."""
+FACETS = ("scopes text", "resources text", "from_at bigint", "until_at bigint")
+"""It holds each of `resources`, amounts by name, in each of `scopes`, over [from_at, until_at) in epoch ms; as JSON."""
 
 TABLES = f"""
 {history.tables_of("quota_claims", FACETS)}
@@ -28,27 +28,26 @@ CREATE INDEX quota_claims_history_open ON quota_claims_history (id) WHERE to_pos
 _KNOWN: Final = versions.known("quota_claims", FACETS, "id = ANY(%s)")
 _SCOPES: Final = msgspec.json.Decoder(tuple[str, ...])
 _AMOUNTS: Final = msgspec.json.Decoder(dict[str, int])
-_ENDS = (
+_ENDS: Final[Set[type[Event]]] = {
     reservation.Released,
     reservation.Failed,
     reservation.Cancelled,
     reservation.Expired,
     reservation.Denied,
-)
-_TOLD = (
-    *_ENDS,
+}
+_TOLD: Final[Set[type[Event]]] = _ENDS | {
     reservation.Admitted,
     reservation.Placed,
     reservation.Extended,
     reservation.Preempted,
     reservation.ReleaseStarted,
-)
+}
 
 CLAIMS: Final[LiteralString] = f"""(
     SELECT h.id AS reservation_id, scopes.scope, of.key AS resource, of.value::bigint AS amount,
            int8range(h.from_at, h.until_at) AS during
-    FROM quota_claims_history AS h CROSS JOIN LATERAL jsonb_array_elements_text(h.scopes) AS scopes (scope)
-    CROSS JOIN LATERAL jsonb_each_text(h.resources) AS of WHERE {versions.CURRENT}
+    FROM quota_claims_history AS h CROSS JOIN LATERAL jsonb_array_elements_text(h.scopes::jsonb) AS scopes (scope)
+    CROSS JOIN LATERAL jsonb_each_text(h.resources::jsonb) AS of WHERE {versions.CURRENT}
 )"""
 """The rows of `quota_claims` as they were at `_as_of`."""
 
@@ -60,20 +59,20 @@ class Claim(Struct, frozen=True):
     until: int | None
 
 
-def apply(read: Read, batch: Sequence[Recorded]) -> Iterator[Write]:
-    told = [one for one in batch if isinstance(one.event, _TOLD)]
+def apply(batch: Sequence[Recorded]) -> Steps:
+    told = [one for one in batch if type(one.event) in _TOLD]
     if not told:
-        return
+        return ()
     claims: Versions[Claim] = Versions()
-    for id, since, scopes, resources, *during in read(_KNOWN, (list({one.stream for one in told}),)):
+    for id, since, scopes, resources, *during in (yield _KNOWN, (list({one.stream for one in told}),)):
         claims.know(id, since, Claim(_SCOPES.decode(scopes), _AMOUNTS.decode(resources), *during))
     for one in told:
         claims.put(one.stream, _after(claims.get(one.stream), one.event), one.position)
-    yield from claims.writes("quota_claims", FACETS, _columns)
+    return claims.writes("quota_claims", FACETS, _columns)
 
 
 def _after(claim: Claim | None, event: Any) -> Claim | None:
-    if isinstance(event, _ENDS):
+    if type(event) in _ENDS:
         return None
     if isinstance(event, reservation.Admitted):
         of = event.claimed

@@ -4,7 +4,7 @@ A span begins when the tenant can use the devices and ends when they stop being 
 one has no end yet. Until a reservation ended, what its spans are made of is kept beside them.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, LiteralString
 
 import msgspec
@@ -14,7 +14,7 @@ from domain import claim, reservation
 from domain.event import Recorded
 from projections import history
 from projections.documents import encode
-from projections.projection import Async, Read, Write
+from projections.projection import Async, Steps, Write
 
 TABLES = """
 CREATE TABLE usage_running (
@@ -121,26 +121,28 @@ class _Spans:
         self.ended += [(allocation_id, at, by.position) for allocation_id in using]
 
 
-def apply(read: Read, batch: Sequence[Recorded]) -> Iterator[Write]:
+def apply(batch: Sequence[Recorded]) -> Steps:
     told = [recorded for recorded in batch if recorded.stream.startswith("rsv_")]
     if not told:
-        return
+        return ()
     streams = list({recorded.stream for recorded in told})
-    known = {id: msgspec.json.decode(running, type=Running) for id, running in read(_KNOWN, (streams,))}
+    known = {id: msgspec.json.decode(running, type=Running) for id, running in (yield _KNOWN, (streams,))}
     running: dict[str, Running | None] = dict(known)
     spans = _Spans()
     for recorded in told:
         running[recorded.stream] = _after(running.get(recorded.stream), recorded, spans)
     kept = [(id, encode(of)) for id, of in running.items() if of is not None and of != known.get(id)]
     over = [id for id, of in running.items() if of is None and id in known]
+    writes: list[Write] = []
     if kept:
-        yield history.insert("usage_running", ("reservation_id text", "running bytea"), kept, _KEEP)
+        writes.append(history.insert("usage_running", ("reservation_id text", "running bytea"), kept, _KEEP))
     if over:
-        yield _CLEAR, (over,)
+        writes.append((_CLEAR, (over,)))
     if spans.opened:
-        yield history.insert("usage_spans", _TYPED, spans.opened)
+        writes.append(history.insert("usage_spans", _TYPED, spans.opened))
     if spans.ended:
-        yield _END, history.columns(spans.ended, 3)
+        writes.append((_END, history.columns(spans.ended, 3)))
+    return writes
 
 
 def _after(of: Running | None, recorded: Recorded, spans: _Spans) -> Running | None:

@@ -3,7 +3,7 @@
 What is current of a thing is its open version: no other table holds it, and a batch reads those it may change.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Generic, LiteralString, TypeVar
 
 from projections import history
@@ -63,20 +63,22 @@ class Versions(Generic[T]):
         else:
             opened[2] = position
 
-    def writes(self, name: str, facets: Sequence[str], columns: Callable[[T], Sequence[Any]]) -> Iterator[Write]:
+    def writes(self, name: str, facets: Sequence[str], columns: Callable[[T], Sequence[Any]]) -> list[Write]:
         """`columns` gives what a version holds of a value, in the order of the facets."""
+        writes: list[Write] = []
         if self._ended:
-            yield history.close(name, self._ended)
+            writes.append(history.close(name, self._ended))
         if self._opened:
             rows = [(*row[:3], *columns(row[3])) for row in self._opened.values()]
-            yield history.rows(name, facets, rows)
+            writes.append(history.rows(name, facets, rows))
+        return writes
 
 
-def known(name: LiteralString, facets: Sequence[str], whose: LiteralString) -> str:
+def known(name: LiteralString, facets: Sequence[LiteralString], whose: LiteralString) -> LiteralString:
     """The open versions of things, as (id, from, *facets); jsonb as text, which msgspec reads faster than psycopg."""
     columns = ", ".join(_column(*facet.split()) for facet in facets)
     return f"SELECT id, from_position, {columns} FROM {name}{history.SUFFIX} AS h WHERE to_position IS NULL AND {whose}"
 
 
-def _column(name: str, type: str) -> str:
+def _column(name: LiteralString, type: LiteralString) -> LiteralString:
     return f"{name}::text" if type == "jsonb" else name

@@ -123,14 +123,17 @@ def _between(query: Stream, read: Reader, head: int) -> tuple[int, int]:
 def entry(recorded: Recorded, reader: Reader | None, known: Mapping[str, Decision] = MappingProxyType({})) -> Entry:
     """An event as the reader's tenant sees it (None: the platform's auditor), with the decision where it is known.
 
-    Of another tenant it tells the tenant, not who there acted or with which request (domain.md §10).
+    Of another tenant it tells the tenant, not who there acted or with which request (domain.md §10), nor with which one
+    a controller went on with the tenant's own thing.
     """
     data = shown(recorded.event if reader is None else told(recorded.event, reader))
     tenant = reader.session.tenant_id if reader else None
-    decision = known.get(recorded.meta.admission or "")
-    kind, _, who = recorded.meta.actor.partition(":")
+    meta = recorded.meta
+    decision = known.get(meta.admission or "")
+    kind, _, who = meta.actor.partition(":")
     acting = who.partition("/")[0] if kind == "identity" else None
     mine = tenant is None or tenant == acting or (decision is not None and decision.tenant_id == tenant)
+    asked = tenant in (None, acting) or (mine and decision is not None and decision.request_id == meta.correlation)
     theirs = acting is not None and tenant is not None and tenant != acting
     return Entry(
         position=recorded.position,
@@ -138,11 +141,11 @@ def entry(recorded: Recorded, reader: Reader | None, known: Mapping[str, Decisio
         type=data.pop("type"),
         recorded_at=recorded.recorded_at,
         event_id=recorded.event_id,
-        actor=f"identity:{acting}" if theirs else recorded.meta.actor,
-        admission_id=recorded.meta.admission,
+        actor=f"identity:{acting}" if theirs else meta.actor,
+        admission_id=meta.admission,
         decision=decision if mine else None,
-        causation=recorded.meta.causation,
-        correlation=recorded.meta.correlation if mine else None,
+        causation=meta.causation,
+        correlation=meta.correlation if asked else None,
         data=data,
     )
 

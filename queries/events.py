@@ -1,14 +1,15 @@
 """The log as it grows, filtered by what the caller may see (api.md §2: `GET /v1/events/stream`)."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
 from typing import Annotated, Final, Literal
 
 from msgspec import Meta
 
-from domain import catalog, errors
+from domain import access, catalog, errors
 from domain.event import Recorded
 from domain.operation import Answer, Operation, Request
-from queries import audit, sight
+from queries import audit
 from queries.reading import Reader
 
 AT_ONCE: Final = 200
@@ -77,7 +78,7 @@ def _may(read: Reader, type: str, action: str, streams: Collection[str]) -> Iter
     plan = read.plan(action, type)
     things = {stream: read.resolve(type, read.session.tenant_id if type == _SCOPE else stream) for stream in streams}
     there = [(stream, thing) for stream, thing in things.items() if thing is not None]
-    verdicts = sight.may(read, plan, action, [thing for _, thing in there])
+    verdicts = access.may(plan, [thing for _, thing in there], partial(read.allowed, action))
     yield from (stream for (stream, _), seen in zip(there, verdicts, strict=True) if seen)
 
 

@@ -132,6 +132,17 @@ def export_(query: Export, books: Books) -> Answer:
 
 
 def verify(query: Verify, books: Books) -> Answer:
+    try:
+        return _verified(query, books)
+    except errors.EvidenceUnsound as fault:
+        first = (query.from_sequence or 1) if query.scope == "tenant" else (query.from_size or 0)
+        problem = Problem(where="evidence", field="", detail=fault.detail)
+        return Answer(
+            body=Verified(valid=False, first=first, checked=0, size=0, root="", problems=(problem,), problem_count=1)
+        )
+
+
+def _verified(query: Verify, books: Books) -> Answer:
     note = books.sign()
     lines = (line for piece in books.write(_ask(query, books, query.limit), note) for line in piece.splitlines(True))
     verdict = books.check(lines)
@@ -205,7 +216,7 @@ OPERATIONS = (
         on=("compute-tenant/{acting}",),
         handle=export_,
         summary="Your audit log as JSON Lines that prove themselves: chain, inclusion in the log's tree, checkpoint",
-        refusals=(errors.AccessDenied,),
+        refusals=(errors.AccessDenied, errors.EvidenceUnsound),
         streaming="lines",
         proves=True,
     ),
@@ -230,7 +241,7 @@ OPERATIONS = (
         on=("compute-tenant/{acting}",),
         handle=checkpoint_,
         summary="A signed checkpoint of the log as it is now, to keep: later exports prove that it still holds",
-        refusals=(errors.AccessDenied,),
+        refusals=(errors.AccessDenied, errors.EvidenceUnsound),
         proves=True,
     ),
 )

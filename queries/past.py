@@ -19,8 +19,10 @@ _KEPT: LiteralString = "SELECT position FROM history_horizon"
 
 
 _VERBS: tuple[LiteralString, ...] = ("FROM ", "JOIN ")
-_THEN: LiteralString = "SELECT %(_as_of)s::bigint, id, 0::bigint, coalesce(view, '') FROM ("
-_AS_WALKED: LiteralString = ") AS walked (id, view)"
+_SHOWN: LiteralString = "SELECT %(_as_of)s::bigint, id, 0::bigint, coalesce(view, '') FROM ("
+_AS_SHOWN: LiteralString = ") AS walked (id, view)"
+_STOOD: LiteralString = "SELECT %(_as_of)s::bigint, id, coalesce(until, 0), ''::bytea FROM ("
+_AS_STOOD: LiteralString = ") AS walked (id, until)"
 
 MARK: Literal["asOf"] = "asOf"
 """In a cursor of the past: it is none of the present, which has other places."""
@@ -29,13 +31,18 @@ MARK: Literal["asOf"] = "asOf"
 class Rows(msgspec.Struct, frozen=True):
     """What a list selects: `now` as `reading.Row`, `then` as (id, view) at position `_as_of`.
 
-    A view that is null is made of the thing's state: the row's own, or then the one folded from its stream, on from
-    what the `table`'s versions carry.
+    Those of a read model's `table` are shown by the thing's state: the row's own, or then the one folded from its
+    stream. There `then` is (id, until), the version of the stream that ended how the row was; null if it still is so.
     """
 
     now: LiteralString
     then: LiteralString
-    table: LiteralString | None = None
+    table: LiteralString = ""
+
+    @property
+    def past(self) -> LiteralString:
+        """`then` as `reading.Row`, whose version is `until`."""
+        return _STOOD + self.then + _AS_STOOD if self.table else _SHOWN + self.then + _AS_SHOWN
 
 
 def rows(table: LiteralString, mine: LiteralString, wanted: LiteralString) -> Rows:
@@ -46,7 +53,7 @@ def rows(table: LiteralString, mine: LiteralString, wanted: LiteralString) -> Ro
     return Rows(
         f"SELECT created_at, id, version, state FROM {table} WHERE {mine} AND {wanted}",
         f"""
-        SELECT walked.id, NULL::bytea
+        SELECT walked.id, {table}.to_version
         FROM (SELECT id FROM {table} WHERE {mine}) AS walked CROSS JOIN LATERAL {version_of(table)}
         WHERE {wanted}
         """,
@@ -90,7 +97,7 @@ def listed(
         return reading.listed(read, request, of.now, wanted, through, lambda row: _now(row, view))
     position = read.as_of
     sees = reading.sight_of(read, request, through)
-    fetch = partial(_read, read, request, sees.over(_THEN + of.then + _AS_WALKED), {**wanted, **sees.params})
+    fetch = partial(_read, read, request, sees.over(of.past), {**wanted, **sees.params})
     found, place = reading.page_of(read, request, _start(request, position), fetch, sees)
     return reading.page(request, _shown(read, found, view, of.table), place, position, mark=MARK)
 
@@ -124,34 +131,15 @@ def _now(row: Row, view: Callable[[str, Any, int], Any] | None) -> Row:
 
 
 def _shown(
-    read: Reader, found: Sequence[Row], view: Callable[[str, Any, int], Any] | None, table: LiteralString | None
+    read: Reader, found: Sequence[Row], view: Callable[[str, Any, int], Any] | None, table: LiteralString
 ) -> list[Row]:
     if view is None or read.as_of is None:
         return list(found)
-    ids = [row[1] for row in found]
-    known = {} if table is None else _carried(read, table, ids)
+    ids, until = [row[1] for row in found], [row[2] for row in found]
     return [
         (read.as_of, id, then.version, msgspec.json.encode(view(id, then.state, then.version)))
-        for id, then in zip(ids, read.load_all_as_of(ids, read.as_of, known), strict=True)
+        for id, then in zip(ids, read.load_all_as_of(ids, read.as_of, table, until), strict=True)
     ]
-
-
-def _carried(read: Reader, table: LiteralString, ids: Sequence[str]) -> dict[str, tuple[Any, int, int | None]]:
-    """The last state, and its version, that a version of these things carries up to `asOf`; the next such version."""
-    sql: LiteralString = f"""
-    SELECT asked.id, last.kept, last.kept_version, (
-        SELECT later.kept_version FROM {table}_history AS later
-        WHERE later.id = asked.id AND later.from_position > %s AND later.kept_version IS NOT NULL
-        ORDER BY later.from_position LIMIT 1
-    )
-    FROM unnest(%s::text[]) AS asked (id) CROSS JOIN LATERAL (
-        SELECT kept, kept_version FROM {table}_history AS h
-        WHERE h.id = asked.id AND h.from_position <= %s AND kept_version IS NOT NULL
-        ORDER BY h.from_position DESC LIMIT 1
-    ) AS last
-    """
-    rows = read.connection.execute(sql, (read.as_of, list(ids), read.as_of), prepare=True).fetchall()
-    return {id: (_state(id, kept), version, following) for id, kept, version, following in rows}
 
 
 def _state(id: str, kept: bytes) -> Any:

@@ -5,6 +5,7 @@ that SQL cannot tell are matched one by one; where there is no plan, the decider
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, LiteralString, Protocol
 
 from msgspec import Struct
@@ -12,7 +13,6 @@ from psycopg import Connection
 
 from domain import access, catalog
 from domain.access import Plan, Resource, Session
-from domain.policy import matching
 from queries import filtering
 
 
@@ -102,17 +102,6 @@ def may_get(asker: Asker, type: str, ids: Sequence[str]) -> frozenset[str]:
     return frozenset(id for id, seen in found if seen) | _decided(asker, type, plan, undecided)
 
 
-def may(asker: Asker, plan: Plan, action: str, resources: Sequence[Resource]) -> Sequence[bool]:
-    """What a plan says of each thing, or the decider where there is no plan."""
-    match plan.kind:
-        case "unsupported":
-            return asker.allowed(action, resources) if resources else ()
-        case "conditional" if plan.filter is not None:
-            return [matching.matches(plan.filter, access.row(resource)) for resource in resources]
-        case kind:
-            return [kind == "always"] * len(resources)
-
-
 def _condition(plan: Plan) -> filtering.Condition:
     match plan.kind:
         case "conditional" if plan.filter is not None:
@@ -132,5 +121,5 @@ def _decided(asker: Asker, type: str, plan: Plan, ids: Sequence[str]) -> frozens
         Resource(type, id, tenant_id, attributes, catalog.POOL if parent else None, parent)
         for id, parent, attributes in asker.connection.execute(sql, (type, list(ids)), prepare=True).fetchall()
     ]
-    verdicts = may(asker, plan, catalog.GET[type], resources)
+    verdicts = access.may(plan, resources, partial(asker.allowed, catalog.GET[type]))
     return frozenset(resource.id for resource, seen in zip(resources, verdicts, strict=True) if seen)

@@ -68,7 +68,7 @@ def export(
         try:
             pieces = written.lines(connections.connection, ask, note, key)
             _write(output, pieces)
-        except errors.Invalid as wrong:
+        except errors.Refusal as wrong:
             raise click.ClickException(str(wrong)) from wrong
 
 
@@ -96,13 +96,15 @@ def _signed(
     from adapters import audit_key, evidence
     from adapters.postgres import evidence as rows
     from domain import checkpoint as notes
+    from domain import errors
 
     path = key_file
     if path is None and (database_url is None or data_dir is not None):
         path = _of_directory(data_dir)
     try:
         if path is not None:
-            signer = audit_key.Signer(audit_key.read(path), rows.incarnation(connection))
+            with rows.sound():
+                signer = audit_key.Signer(audit_key.read(path), rows.incarnation(connection))
             return evidence.checkpoint_of(connection, signer), signer.key.vkey
         if vkey is None:
             raise click.UsageError("name the key that signs with --audit-key-file, or the one that verifies with --key")
@@ -111,7 +113,7 @@ def _signed(
             raise click.ClickException("no checkpoint of the log has been signed yet")
         notes.opened(note, notes.key(vkey), audit_key.verify)
         return note, vkey
-    except (audit_key.KeyFileError, notes.Unsound) as problem:
+    except (audit_key.KeyFileError, notes.Unsound, errors.EvidenceUnsound) as problem:
         raise click.ClickException(str(problem)) from problem
 
 

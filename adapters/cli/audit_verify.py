@@ -49,7 +49,7 @@ def _database(database_url: str | None, data_dir: Path | None, vkeys: tuple[str,
     import psycopg
 
     from adapters import audit_key
-    from adapters.postgres import evidence, evidence_check
+    from adapters.postgres import evidence_check
 
     told = _Faults()
     with (
@@ -59,7 +59,7 @@ def _database(database_url: str | None, data_dir: Path | None, vkeys: tuple[str,
     ):
         keys = _keys(vkeys)
         if database_url is None or data_dir is not None:
-            keys += _own(data_dir, evidence.incarnation(connection))
+            keys += _own(data_dir, connection)
         found = evidence_check.Verifier(connection, told.one, keys, audit_key.verify, kept).run(shown)
     told.rest()
     click.echo(
@@ -87,17 +87,19 @@ def _keys(vkeys: tuple[str, ...]) -> list[Any]:
         raise click.UsageError(f"--key: {wrong}") from wrong
 
 
-def _own(data_dir: Path | None, incarnation: str) -> list[Any]:
-    """The key of the data directory, if there is one."""
+def _own(data_dir: Path | None, connection: Any) -> list[Any]:
+    """The key of the data directory, if there is one, as the key of the database's log."""
     from adapters import audit_key
-    from adapters.postgres import embedded_account, embedded_directory
+    from adapters.postgres import embedded_account, embedded_directory, evidence
+    from domain import errors
 
     path = embedded_directory.locate(data_dir, embedded_account.for_server()).home / audit_key.NAME
     if not path.exists():
         return []
     try:
-        return [audit_key.Signer(audit_key.read(path), incarnation).key]
-    except audit_key.KeyFileError as problem:
+        with evidence.sound():
+            return [audit_key.Signer(audit_key.read(path), evidence.incarnation(connection)).key]
+    except (audit_key.KeyFileError, errors.EvidenceUnsound) as problem:
         raise click.ClickException(str(problem)) from problem
 
 

@@ -21,6 +21,7 @@ _FLAGS: tuple[tuple[str, Any, str], ...] = (
     ("webhook-secret-file", _FILE, "secrets of its webhooks, one a line; without it none is taken"),
     ("jwt-audience", str, "read session JWTs for this audience without asking, for reads"),
     ("jwt-issuer", str, "who must have issued them; default --iam-url"),
+    ("client-address-header", str, "tell it where a request came from in this header, which its http.clientInfo reads"),
 )
 
 
@@ -53,6 +54,7 @@ def connection(settings: Settings) -> "Connection | None":
         webhook_secret_file=settings.iam_webhook_secret_file,
         jwt_audience=settings.iam_jwt_audience,
         jwt_issuer=settings.iam_jwt_issuer,
+        client_address_header=settings.iam_client_address_header,
     )
     try:
         connection.check(found)

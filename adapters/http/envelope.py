@@ -11,7 +11,7 @@ from typing import Final, cast
 from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
 
 from adapters.entropy import Entropy
-from adapters.telemetry import REQUEST_ID, redact
+from adapters.telemetry import CLIENT_ADDRESS, REQUEST_ID, redact
 
 from . import problems
 from .metrics import Metrics
@@ -45,12 +45,15 @@ class Envelope:
             return
         request_id = _request_id(scope)
         token = REQUEST_ID.set(request_id)
+        client = scope.get("client")
+        came_from = CLIENT_ADDRESS.set(client[0] if client else None)
         try:
             if scope["type"] == "http":  # type: ignore[comparison-overlap]
                 await self._answer(cast(HTTPScope, scope), receive, send, request_id)
             else:
                 await self._app(scope, receive, send)
         finally:
+            CLIENT_ADDRESS.reset(came_from)
             REQUEST_ID.reset(token)
 
     async def _answer(self, scope: HTTPScope, receive: Receive, send: Send, request_id: str) -> None:

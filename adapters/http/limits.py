@@ -9,6 +9,7 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from hashlib import sha256
 
 from msgspec import Struct
 
@@ -49,6 +50,12 @@ class Bucket:
             self._known.popitem(last=False)
         return 0
 
+    def give_back(self, caller: Hashable) -> None:
+        """One token that was taken for nothing."""
+        if caller in self._known:
+            left, since = self._known[caller]
+            self._known[caller] = (left + 1, since)
+
     def __len__(self) -> int:
         return len(self._known)
 
@@ -61,6 +68,7 @@ class Limiter:
         self._mutations = Bucket(limits.mutations, limits.callers, clock)
         self._reads = Bucket(limits.reads, limits.callers, clock)
         self._anonymous = Bucket(limits.anonymous, limits.callers, clock)
+        self.known = Known(limits.callers)
 
     def admit(self, tenant_id: str, identity_id: str, *, read: bool) -> None:
         bucket, rate = (self._reads, self._limits.reads) if read else (self._mutations, self._limits.mutations)
@@ -76,6 +84,38 @@ class Limiter:
                 f"at most {self._limits.anonymous:g} requests a second without a session from one address",
                 math.ceil(wait),
             )
+
+    def was_no_stranger(self, address: str) -> None:
+        """Who was counted as one before anybody knew, and has a session."""
+        self._anonymous.give_back(_network(address))
+
+
+class Known:
+    """Digests of the tokens that were good when they were last shown. It lets nobody in: they are asked about first.
+
+    Where asking costs (a Better IAM), a token that is not among them counts as a stranger's until it is known.
+    """
+
+    def __init__(self, bound: int) -> None:
+        self._bound = bound
+        self._digests: OrderedDict[bytes, None] = OrderedDict()
+
+    def __contains__(self, token: str) -> bool:
+        return _digest(token) in self._digests
+
+    def good(self, token: str) -> None:
+        digest = _digest(token)
+        self._digests[digest] = None
+        self._digests.move_to_end(digest)
+        if len(self._digests) > self._bound:
+            self._digests.popitem(last=False)
+
+    def bad(self, token: str) -> None:
+        self._digests.pop(_digest(token), None)
+
+
+def _digest(token: str) -> bytes:
+    return sha256(token.encode()).digest()
 
 
 def _network(address: str) -> str:

@@ -27,6 +27,7 @@ STATUS: Final[dict[str, int]] = {
     "DOUBLE_BOOKED": 409,
     "QUOTA_EXCEEDED": 409,
     "BUDGET_EXCEEDED": 409,
+    "SPEND_LIMIT_REACHED": 409,
     "FENCED": 409,
     "HISTORY_PRUNED": 410,
     "STALE_VERSION": 412,
@@ -38,6 +39,7 @@ STATUS: Final[dict[str, int]] = {
     "INTERNAL": 500,
     "UNAVAILABLE": 503,
     "PROJECTION_BEHIND": 503,
+    "EVIDENCE_UNSOUND": 503,
 }
 """A code that is not here answers as the nearest of its ancestors does (a new kind of Conflict is a 409)."""
 

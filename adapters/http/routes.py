@@ -123,15 +123,18 @@ async def _call(operation: Operation, wiring: Wiring, scope: Scope, headers: dic
     token = bearer_of(headers)
     if operation.credential == "resolver" and token is not None and wiring.resolver(token):
         return Call(session=None, request_id=REQUEST_ID.get() or "")
-    session = None
+    client = scope.get("client")
+    address = client[0] if client else ""
+    session, counted = None, False
     if operation.credential == "session" and token is not None:
-        session = await identified(wiring, token, wiring.identify_reads if operation.in_url else wiring.identify)
+        identify = wiring.identify_reads if operation.in_url else wiring.identify
+        session, counted = await _identified(wiring, token, identify, address)
     if session is not None:
         wiring.limiter.admit(session.tenant_id, session.identity_id, read=operation.in_url)
         scope["better_compute.caller"] = f"{session.tenant_id}/{session.identity_id}"  # type: ignore[typeddict-unknown-key]
     else:
-        client = scope.get("client")
-        wiring.limiter.admit_stranger(client[0] if client else "")
+        if not counted:
+            wiring.limiter.admit_stranger(address)
         if token is None or operation.credential != "join-token":
             raise _unauthenticated(operation, token)
     return Call(
@@ -143,10 +146,26 @@ async def _call(operation: Operation, wiring: Wiring, scope: Scope, headers: dic
     )
 
 
-async def identified(wiring: Wiring, token: str, identify: Identify) -> Session | None:
-    if wiring.identify_blocks:
-        return await wiring.workers.run(lambda: identify(token))
-    return identify(token)
+async def _identified(wiring: Wiring, token: str, identify: Identify, address: str) -> tuple[Session | None, bool]:
+    """Whose the token is, and whether the request was counted as a stranger's.
+
+    Where asking costs somebody, what nobody has vouched for is counted first: a flood of tokens that nobody knows ends
+    here. One that turns out to be good was not meant.
+    """
+    if not wiring.identify_blocks:
+        return identify(token), False
+    limiter = wiring.limiter
+    counted = token not in limiter.known
+    if counted:
+        limiter.admit_stranger(address)
+    session = await wiring.workers.run(lambda: identify(token))
+    if session is None:
+        limiter.known.bad(token)
+        return None, counted
+    limiter.known.good(token)
+    if counted:
+        limiter.was_no_stranger(address)
+    return session, False
 
 
 def _unauthenticated(operation: Operation, token: str | None) -> errors.Unauthenticated:

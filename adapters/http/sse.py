@@ -1,10 +1,13 @@
 """Server-sent events: an operation's feed as a stream that ends by itself and is resumed by its last id.
 
+It ends as well when the caller's credential does, or when nobody can tell what the caller may see.
+
 A stream lasts a minute, so that none keeps a stopping server waiting for ever; browsers and `Last-Event-ID` go on
 where it ended (ecosystem.md §1.3, 8).
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Iterable
 from typing import Any, Final
@@ -15,6 +18,8 @@ from litestar.types import Receive, Scope, Send
 from domain import errors
 
 from .threads import Workers
+
+_log = logging.getLogger("better_compute.http")
 
 MOST: Final = 64
 SECONDS: Final = 60.0
@@ -54,7 +59,11 @@ class Streaming:
         await _say(send, b": the log from here on\n\n")
         while not left.done():
             if self._feed.behind():
-                chunk = encode(await self._workers.run(self._feed.read))
+                try:
+                    chunk = encode(await self._workers.run(self._feed.read))
+                except errors.Refusal as refusal:
+                    _log.warning("an event stream ends early: %s", refusal)
+                    return
                 if chunk:
                     await _say(send, chunk)
                     spoke = now

@@ -70,18 +70,14 @@ class Relationship(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def tree(tenants: Mapping[str, TenantEntry]) -> str:
-    """The id of the one root; every other tenant must lead to it within the depth.
-
-    A `/` in an id would be taken for the end of it where the log names an actor, `identity:<tenant>/<id>`.
-    """
-    for tenant in tenants:
-        if "/" in tenant:
-            raise Mistake(f"tenants.{tenant}", "must not contain /")
+    """The id of the one root; every other tenant must lead to it within the depth."""
     roots = [tenant for tenant, entry in tenants.items() if entry.parent is None]
     if len(roots) != 1:
         found = f"found {', '.join(roots)}" if roots else "found none"
         raise Mistake("tenants", f"exactly one tenant must have no parent, the platform itself; {found}")
     for tenant, entry in tenants.items():
+        if "/" in tenant:
+            raise Mistake(f"tenants.{tenant}", "must have no / in its name: the log names who acts as tenant/identity")
         if entry.parent is not None:
             name(f"tenants.{tenant}.parent", entry.parent, tenants, "tenant")
         if sum(1 for _ in ancestry(tenants, tenant)) > MAX_DEPTH:

@@ -1,16 +1,18 @@
 """The rows of the evidence: chains, tiles, checkpoints, and how far they go (api.md §6)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, LiteralString
 
 import psycopg
+from eventsourcing.persistence import MapperDeserialisationError
 from msgspec import Struct
 
 from adapters.postgres import pipeline
 from adapters.postgres.pool import Pool
 from adapters.postgres.recorder import fencing
 from adapters.postgres.refusals import translate
-from domain import chain, merkle
+from domain import chain, errors, merkle
 from domain.event import Fence
 
 Row = tuple[str, int, str, bytes, int, int]
@@ -64,22 +66,28 @@ class Lost(Exception):
     """The evidence is further than the writer knew: another has written."""
 
 
+@contextmanager
+def sound() -> Iterator[None]:
+    """What fails only where somebody changed log or evidence is a refusal that says so."""
+    try:
+        yield
+    except (merkle.Lacking, MapperDeserialisationError) as fault:
+        raise errors.EvidenceUnsound(str(fault)) from fault
+
+
 def progress(connection: psycopg.Connection[Any]) -> Progress:
-    found = recorded_progress(connection)
-    assert found is not None, "the migration put the row there"
-    return found
-
-
-def recorded_progress(connection: psycopg.Connection[Any]) -> Progress | None:
-    """None where somebody took the row away."""
+    """Raises Lacking where the row is gone that the migration put there."""
     row = connection.execute(_PROGRESS).fetchone()
-    return None if row is None else Progress(*row)
+    if row is None:
+        raise merkle.Lacking("how far it goes is not recorded any more")
+    return Progress(*row)
 
 
 def incarnation(connection: psycopg.Connection[Any]) -> str:
-    """What tells this log from any other."""
+    """What tells this log from any other. Raises Lacking where the row is gone that the migration put there."""
     row = connection.execute(_INCARNATION).fetchone()
-    assert row is not None, "the migration put the row there"
+    if row is None:
+        raise merkle.Lacking("which log it is of is not recorded any more")
     return str(row[0])
 
 
@@ -92,6 +100,15 @@ def tile(connection: psycopg.Connection[Any], level: int, index: int) -> Tile:
     """One that is missing holds nothing."""
     row = connection.execute(_TILE, (level, index), prepare=True, binary=True).fetchone()
     return Tile(bytes(row[0]), tuple(row[1])) if row is not None else Tile(b"")
+
+
+def position(connection: psycopg.Connection[Any], leaf: int) -> int:
+    """The log position of a leaf. Raises Lacking."""
+    index, place = divmod(leaf, merkle.WIDTH)
+    positions = tile(connection, 0, index).positions
+    if place >= len(positions):
+        raise merkle.Lacking(f"tile 0/{index} has no position of leaf {leaf}")
+    return positions[place]
 
 
 def tree(connection: psycopg.Connection[Any]) -> merkle.Tree:

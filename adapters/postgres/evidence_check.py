@@ -84,7 +84,7 @@ class Verifier:
             return self._run(progress)
 
     def _run(self, progress: Progress) -> Report:
-        self._origin = checkpoint.origin(evidence.incarnation(self._connection))
+        self._origin = self._log_is()
         size, upto = self._bounds()
         check, tree = audit_check.Check(self._tell), merkle.Growing()
         notes = audit_check.Ahead(merge(self._cursor("notes", _NOTES), self._apart(), key=itemgetter(0)))
@@ -111,13 +111,12 @@ class Verifier:
 
     def _bounds(self) -> tuple[int, int]:
         """How many leaves there are, and up to which position. Where progress and tiles disagree, the log decides."""
-        told = evidence.recorded_progress(self._connection)
+        told = self._progress()
         row = self._connection.execute(_WIDTHS).fetchone()
         assert row is not None
         tiles, end, hashes = row
         last = _number(self._connection.execute(_LAST))
         if told is None:
-            self._tell("progress is missing: nothing says how far the log was taken in")
             return hashes, last
         whole = tiles == end and hashes == told.size
         if whole and last == told.position:
@@ -128,6 +127,20 @@ class Verifier:
         elif not good and tiles == end:
             self._tell(f"progress reads {told.size} leaves, the tiles hold {hashes}")
         return (told.size, told.position) if good or tiles != end else (hashes, last)
+
+    def _log_is(self) -> str:
+        try:
+            return checkpoint.origin(evidence.incarnation(self._connection))
+        except merkle.Lacking as fault:
+            self._tell(str(fault))
+            return ""
+
+    def _progress(self) -> evidence.Progress | None:
+        try:
+            return evidence.progress(self._connection)
+        except merkle.Lacking as fault:
+            self._tell(str(fault))
+            return None
 
     def _cursor(self, name: str, sql: LiteralString, params: tuple[int, ...] = ()) -> Iterator[Any]:
         """A long answer, a stretch at a time."""

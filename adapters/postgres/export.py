@@ -13,7 +13,7 @@ import psycopg
 
 from adapters.postgres import evidence
 from adapters.postgres.mapper import decode, outline
-from domain import audit_event, chain, checkpoint, cover, errors, export, leaf, merkle
+from domain import admission, audit_event, chain, checkpoint, cover, errors, export, leaf, merkle
 from domain.checkpoint import Checkpoint
 from domain.event import Recorded
 from domain.export import Ask, End, Head, Header, Proof, Row, Since
@@ -45,6 +45,10 @@ FROM stored_events WHERE notification_id = ANY(%s) ORDER BY notification_id
 _LINKS: LiteralString = """
 SELECT position, tenant_id, sequence, hash FROM audit_chain WHERE position = ANY(%s) ORDER BY position, tenant_id
 """
+_ADMITTED: LiteralString = """
+SELECT originator_id, originator_version, topic, state, notification_id, recorded_at
+FROM stored_events WHERE originator_id = ANY(%s) AND originator_version = 1
+"""
 _TENANTS: LiteralString = """
 WITH RECURSIVE known (tenant_id) AS (
     SELECT min(tenant_id) FROM audit_chain
@@ -72,8 +76,14 @@ class Part(Protocol):
 def lines(connect: Connect, ask: Ask, note: str, vkey: str) -> Iterator[bytes]:
     """The export in pieces of whole lines, proved against a checkpoint; the first is the header.
 
-    Raises Invalid before the first piece where the evidence does not have what is asked for.
+    Raises Invalid before the first piece where the evidence does not have what is asked for, and EvidenceUnsound where
+    log or evidence were changed so that nothing can be made of them.
     """
+    with evidence.sound():
+        yield from _lines(connect, ask, note, vkey)
+
+
+def _lines(connect: Connect, ask: Ask, note: str, vkey: str) -> Iterator[bytes]:
     current = checkpoint.parse(note)
     part: Part = _Fleet(ask, current) if ask.tenant_id is None else _Tenant(ask.tenant_id, ask, current)
     with connect() as connection:
@@ -106,11 +116,6 @@ def known(connection: psycopg.Connection[Any], tenant_id: str) -> bool:
     """Whether the log knows the tenant; of one that it does not, an export is empty."""
     row = connection.execute(_KNOWN, {"tenant": tenant_id, "stream": stream(tenant_id)}).fetchone()
     return row is not None and bool(row[0])
-
-
-def position(connection: psycopg.Connection[Any], index: int) -> int:
-    """The log position of a leaf."""
-    return evidence.tile(connection, 0, index // merkle.WIDTH).positions[index % merkle.WIDTH]
 
 
 def _since(connection: psycopg.Connection[Any], size: int, current: Checkpoint) -> Since:
@@ -174,7 +179,11 @@ class _Tenant:
             upto = min(self._next + BATCH, self._upto)
             asked = (self._tenant_id, self._next, upto)
             rows = connection.execute(_EVENTS, asked, prepare=True, binary=True).fetchall()
-            piece = b"".join(self._two(tree, *row) for row in rows)
+            events = [(row, outline(*row[3:])) for row in rows]
+            under = _admissions(connection, [recorded for _, recorded in events])
+            piece = b"".join(
+                self._two(tree, row, recorded, under.get(recorded.meta.admission or "")) for row, recorded in events
+            )
             self._next = upto
         return piece
 
@@ -182,14 +191,14 @@ class _Tenant:
         rest = self._tree.using(connection).fill(self._leaf, self._size)
         return {**rest, "heads": (self._head(),), "next": self._next if self._next <= self._last else None}
 
-    def _two(self, tree: _Tree, sequence: int, index: int, hash: bytes, *row: Any) -> bytes:
+    def _two(self, tree: _Tree, row: Sequence[Any], recorded: Recorded, under: admission.Admitted | None) -> bytes:
         """An event and its proof, as log and evidence have them: whether they agree is the reader's to check."""
-        state: bytes = row[3]
-        recorded = outline(*row)
+        sequence, index, hash, *stored_row = row
+        state: bytes = stored_row[3]
         event = audit_event.of(recorded, sha256(state).hexdigest(), self._tenant_id)
         event |= {"sequence": sequence, "previousHash": self._before, "hash": hash.hex()}
         self._before = hash.hex()
-        whole = export.wholly_of(_whole(recorded, row), self._tenant_id)
+        whole = export.wholly_of(_whole(recorded, stored_row), self._tenant_id, under)
         stored = export.stored(state) if whole else {}
         proof = Proof(of=sequence, index=index, **tree.fill(self._leaf, index), **stored)
         self._leaf = index + 1
@@ -197,6 +206,14 @@ class _Tenant:
 
     def _head(self) -> Head:
         return Head(tenant_id=self._tenant_id, at=self._next - 1, hash=self._before)
+
+
+def _admissions(connection: psycopg.Connection[Any], events: Sequence[Recorded]) -> dict[str, admission.Admitted]:
+    """What was allowed, by the admissions that events name which no tenant brought about itself."""
+    named = {one.meta.admission for one in events if audit_event.acting_tenant(one) is None}
+    rows = connection.execute(_ADMITTED, (sorted(filter(None, named)),), prepare=True, binary=True)
+    found = {row[0]: outline(*row).event for row in rows}
+    return {id: event for id, event in found.items() if isinstance(event, admission.Admitted)}
 
 
 def _whole(recorded: Recorded, row: Sequence[Any]) -> Recorded:

@@ -1,7 +1,9 @@
 """Between the log's rows and our events: msgspec JSON, explicit stored names, upcasters."""
 
+import functools
+import operator
 from functools import cache
-from typing import Any, Final, cast
+from typing import Any, Final, Generic, TypeVar, cast
 
 import msgspec
 from eventsourcing.persistence import Mapper, MapperDeserialisationError, StoredEvent
@@ -20,10 +22,21 @@ class Stored(msgspec.Struct, frozen=True, rename="camel"):
     data: msgspec.Raw
 
 
+T = TypeVar("T")
+
+
+class Told(msgspec.Struct, Generic[T], frozen=True):
+    """Of a row the event alone, which is all that a fold asks for."""
+
+    data: T
+
+
 _envelope = msgspec.json.Decoder(Stored)
 _encoder = msgspec.json.Encoder()
 _DECISIONS: Final = "admission."
 _UNREAD: Final = Event()
+_UNREADABLE: Final = (msgspec.MsgspecError, RecursionError, LookupError, TypeError, ValueError, AttributeError)
+"""What bytes that nobody wrote as an event make of decoding and upcasting."""
 
 
 class EventMapper(Mapper[str]):
@@ -62,9 +75,22 @@ def decode(stream: str, version: int, topic: str, state: bytes, position: int, r
     try:
         stored = _envelope.decode(state)
         event = _event(topic, stored)
-    except (KeyError, msgspec.MsgspecError) as fault:
+    except _UNREADABLE as fault:
         raise _unreadable(stream, version, topic, position, fault) from fault
     return _recorded(stream, version, topic, position, recorded_at, stored, event)
+
+
+def told(stream: str, states: bytes) -> list[Event]:
+    """The events of rows of one stream, their states joined by commas: a fifth of what `decode` takes.
+
+    Raises msgspec.MsgspecError also where an event has an old shape, which `decode` reads.
+    """
+    return [row.data for row in _teller(registry.kind(stream).events).decode(b"[" + states + b"]")]
+
+
+@cache
+def _teller(events: tuple[type[Event], ...]) -> msgspec.json.Decoder[list[Told[Event]]]:
+    return msgspec.json.Decoder(list[Told[functools.reduce(operator.or_, events)]])  # type: ignore[misc]
 
 
 def outline(stream: str, version: int, topic: str, state: bytes, position: int, recorded_at: int) -> Recorded:
@@ -75,7 +101,7 @@ def outline(stream: str, version: int, topic: str, state: bytes, position: int, 
     try:
         stored = _envelope.decode(state)
         event = _event(topic, stored) if topic.startswith(_DECISIONS) else _UNREAD
-    except (KeyError, msgspec.MsgspecError) as fault:
+    except _UNREADABLE as fault:
         raise _unreadable(stream, version, topic, position, fault) from fault
     return _recorded(stream, version, topic, position, recorded_at, stored, event)
 

@@ -16,13 +16,15 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 import psycopg
+import psycopg.abc
 from psycopg import errors, pq
+from psycopg.adapt import Transformer
 
-_BOOL, _BYTEA, _INT8, _INT2, _INT4, _TEXT, _INFERRED = 16, 17, 20, 21, 23, 25, 0
+_BOOL, _BYTEA, _INT8, _TEXT, _INFERRED = 16, 17, 20, 25, 0
 _ARRAY_OF: Final = {_BOOL: 1000, _BYTEA: 1001, _INT8: 1016, _TEXT: 1009}
 _ELEMENT: Final = {bool: _BOOL, bytes: _BYTEA, int: _INT8, str: _TEXT}
-_LENGTH, _LONG = struct.Struct(">i"), struct.Struct(">iq")
-_NULL, _TRUE, _FALSE = _LENGTH.pack(-1), _LENGTH.pack(1) + b"\x01", _LENGTH.pack(1) + b"\x00"
+_LENGTH = struct.Struct(">i")
+_NULL = _LENGTH.pack(-1)
 _AS_TEXT, _BINARY = 0, 1
 _FAILED: Final = (pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.BAD_RESPONSE)
 
@@ -47,11 +49,9 @@ def run(connection: psycopg.Connection[Any], statements: Sequence[tuple[str, Seq
 
 
 def ask(connection: psycopg.Connection[Any], questions: Sequence[tuple[str, Sequence[Any]]]) -> list[list[Row]]:
-    """Ask several things in one round trip, each of what was committed when its turn came; the rows of each.
-
-    Columns are of integers, truth values, text or bytea.
-    """
-    return [_rows(answer) for answer in _answers(connection, questions)]
+    """Ask several things in one round trip, each of what was committed when its turn came; the rows of each."""
+    loaded = Transformer(connection)
+    return [_rows(loaded, answer) for answer in _answers(connection, questions)]
 
 
 def _answers(
@@ -160,12 +160,9 @@ def _int8(value: bytes | None) -> int:
     return int.from_bytes(value or b"", signed=True)
 
 
-def _rows(answer: pq.abc.PGresult) -> list[Row]:
-    columns = [(n, _DECODERS[answer.ftype(n)]) for n in range(answer.nfields)]
-    return [
-        tuple([None if (cell := answer.get_value(row, n)) is None else decode(cell) for n, decode in columns])
-        for row in range(answer.ntuples)
-    ]
+def _rows(loaded: psycopg.abc.Transformer, answer: pq.abc.PGresult) -> list[Row]:
+    loaded.set_pgresult(answer)
+    return loaded.load_rows(0, answer.ntuples, tuple)
 
 
 @cache
@@ -198,13 +195,10 @@ def _list(values: Sequence[Any]) -> Encoded:
 def _array(values: Sequence[Any]) -> Encoded:
     """One dimension, counted from 1; nulls are allowed."""
     of = next((_ELEMENT[type(value)] for value in values if value is not None), _TEXT)
-    if of == _INT8:
-        cells = [_NULL if value is None else _LONG.pack(8, value) for value in values]
-    elif of == _BOOL:
-        cells = [_NULL if value is None else _TRUE if value else _FALSE for value in values]
-    else:
-        coded = values if of == _BYTEA else [value if value is None else value.encode() for value in values]
-        cells = [_NULL if value is None else _LENGTH.pack(len(value)) + value for value in coded]
+    if of in (_INT8, _BOOL):  # as Python writes them the server reads them
+        return _ARRAY_OF[of], _AS_TEXT, b"{%b}" % str(list(values))[1:-1].replace("None", "NULL").encode()
+    coded = values if of == _BYTEA else [value if value is None else value.encode() for value in values]
+    cells = [_NULL if value is None else _LENGTH.pack(len(value)) + value for value in coded]
     head = struct.pack(">iiiii", 1, None in values, of, len(values), 1) if values else struct.pack(">iii", 0, 0, of)
     return _ARRAY_OF[of], _BINARY, head + b"".join(cells)
 
@@ -224,13 +218,4 @@ _ENCODERS: Final[dict[type, Callable[[Any], Encoded]]] = {
     type(None): lambda value: (_INFERRED, _AS_TEXT, None),
     list: _list,
     tuple: _list,
-}
-
-_DECODERS: Final[dict[int, Callable[[bytes], Any]]] = {
-    _BOOL: lambda cell: cell != b"\x00",
-    _BYTEA: bytes,
-    _INT2: _int8,
-    _INT4: _int8,
-    _INT8: _int8,
-    _TEXT: bytes.decode,
 }

@@ -16,7 +16,7 @@ from adapters.postgres import pipeline, reader, retention, snapshots
 from adapters.postgres.mapper import decode
 from adapters.postgres.pool import find_by_key
 from adapters.postgres.reader import Tail
-from adapters.postgres.runner import digest, reading
+from adapters.postgres.runner import digest, writes_of
 from domain.event import Recorded
 from projections.projection import Appends, Async, Inline, Projection, replay
 
@@ -74,7 +74,7 @@ def apply(
     """Fold a batch; inline projections fold whole appends, in the order of their steps."""
     try:
         if isinstance(projection, Async):
-            writes = list(projection.apply(reading(connection), batch)) if batch else []
+            writes = writes_of(connection, [projection.apply(batch)]) if batch else []
         else:
             writes = [(s.sql, s.params) for append in appends for s in replay(projection, append)]
         if writes:

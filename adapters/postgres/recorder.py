@@ -138,21 +138,19 @@ class Recorder(PostgresApplicationRecorder):
                 f"{_STREAM} AND notification_id <= %s ORDER BY originator_version", window, prepare=True, binary=True
             ).fetchall()
 
-    def select_all(self, versions: Mapping[str, int], until: Mapping[str, int], upto: int) -> list[tuple[Any, ...]]:
-        """Rows of streams behind their versions, up to a position; the versions in `until` are beyond it."""
+    def select_all(self, versions: Mapping[str, int], upto: int) -> list[tuple[Any, ...]]:
+        """Rows of streams behind their versions, up to a position."""
         if not versions:
             return []
         sql = """
         SELECT originator_id, originator_version, topic, state, notification_id, recorded_at
-        FROM unnest(%s::text[], %s::bigint[], %s::bigint[]) AS asked (stream, seen, beyond)
-        JOIN stored_events
-            ON originator_id = stream AND originator_version > seen AND originator_version < beyond
+        FROM unnest(%s::text[], %s::bigint[]) AS asked (stream, seen)
+        JOIN stored_events ON originator_id = stream AND originator_version > seen
         WHERE notification_id <= %s ORDER BY originator_id, originator_version
         """
-        beyond = [until.get(stream, _LAST) for stream in versions]
         with self.pool.connection() as connection:
             return connection.execute(
-                sql, (list(versions), list(versions.values()), beyond, upto), prepare=True, binary=True
+                sql, (list(versions), list(versions.values()), upto), prepare=True, binary=True
             ).fetchall()
 
     def select_log(self, after: int, upto: int, limit: int) -> list[tuple[Any, ...]]:

@@ -13,7 +13,7 @@ from adapters.postgres.reader import Tail
 from adapters.postgres.refusals import REFUSED, is_outage
 from domain.event import Recorded, tag
 from projections import history
-from projections.projection import Async, Inline, Projection, Read, Write
+from projections.projection import Async, Inline, Projection, Steps, Write, written
 
 log = logging.getLogger(__name__)
 
@@ -59,13 +59,9 @@ def create_tables(dsn: str, projections: Sequence[Projection]) -> list[str]:
     return [p.name for p in projections if known[p.name] != digest(p)]
 
 
-def reading(connection: psycopg.Connection[Any]) -> Read:
-    """How a projection asks its own tables."""
-
-    def read(sql: str, params: Sequence[Any]) -> list[tuple[Any, ...]]:
-        return connection.execute(sql.encode(), params, prepare=True, binary=True).fetchall()
-
-    return read
+def writes_of(connection: psycopg.Connection[Any], batches: Sequence[Steps]) -> list[Write]:
+    """What projections write of a batch, by what their tables say on this connection."""
+    return written(batches, lambda questions: pipeline.ask(connection, questions))
 
 
 class Poisoned(Exception):
@@ -203,13 +199,11 @@ class Runner:
             return
         names = list(stand)
         with self._pool.connection() as connection:
-            read = reading(connection)
-            writes: list[Write] = [(_LOCKED, (names,)), (_UNMOVED, (names, list(stand.values())))]
-            for projection in projections:
-                if (after := stand.get(projection.name)) is not None:
-                    writes += projection.apply(read, [one for one in batch if one.position > after])
+            going = [of for of in projections if of.name in stand]
+            writes = writes_of(connection, [of.apply(_beyond(batch, stand[of.name])) for of in going])
+            held: list[Write] = [(_LOCKED, (names,)), (_UNMOVED, (names, list(stand.values())))]
             try:
-                pipeline.run(connection, [*writes, (_ADVANCE, (last, names))])
+                pipeline.run(connection, [*held, *writes, (_ADVANCE, (last, names))])
             except psycopg.Error as fault:
                 if fault.sqlstate == REFUSED and fault.diag.message_primary == "MOVED":
                     raise _Moved from fault
@@ -236,3 +230,7 @@ class Runner:
     def _say(self, name: str, failure: str | None) -> None:
         with self._pool.connection() as connection:
             connection.execute(_FAILED, (failure, name))
+
+
+def _beyond(batch: Sequence[Recorded], position: int) -> Sequence[Recorded]:
+    return batch if batch[0].position > position else [one for one in batch if one.position > position]

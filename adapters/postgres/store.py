@@ -2,16 +2,15 @@
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from threading import Lock
-from types import MappingProxyType
 from typing import Any, Final
 
 import psycopg
 import psycopg_pool
 from eventsourcing.persistence import PersistenceError
 
-from adapters.postgres import envelope, pipeline, snapshots
+from adapters.postgres import carried, envelope, pipeline, snapshots
 from adapters.postgres.catalog import CatalogReader
 from adapters.postgres.mapper import EventMapper, decode
 from adapters.postgres.pool import Pool
@@ -118,24 +117,32 @@ class EventStore(CatalogReader):
         return loaded
 
     def load_all_as_of(
-        self,
-        streams: Sequence[str],
-        position: int,
-        known: Mapping[str, tuple[Any, int, int | None]] = MappingProxyType({}),
+        self, streams: Sequence[str], position: int, table: str = "", until: Sequence[int] = ()
     ) -> list[Loaded]:
-        """As `load_as_of`, for several in one query, and one before it for those that may have a snapshot.
+        """As `load_as_of`, for several; with a read model's `table`, all of one kind, going on from its versions.
 
-        `known` are states with their versions, none beyond the position, to go on from, and a version that is.
+        One query then; two for those that are to be folded from their snapshot, or from the beginning. `until` are
+        versions that they did not have yet, 0 where that is not known.
         """
-        before = {stream: Loaded(*of[:2]) for stream, of in known.items()}
-        until = {stream: of[2] for stream, of in known.items() if of[2] is not None}
-        before |= snapshots.latest_of_all(self._pool, [one for one in streams if one not in before], position)
-        before |= {one: Loaded(registry.kind(one).initial, 0) for one in streams if one not in before}
+        known = self._carried(streams, position, table, until) if table and streams else {}
+        before = {one: Loaded(registry.kind(one).initial, 0) for one in streams if one not in known}
+        before |= snapshots.latest_of_all(self._pool, list(before), position)
         since: dict[str, list[tuple[Any, ...]]] = {stream: [] for stream in before}
-        for row in self._recorder.select_all(_versions(before), until, position):
+        for row in self._recorder.select_all(_versions(before), position):
             since[row[0]].append(row)
-        after = {stream: _folded(stream, one, since[stream]) for stream, one in before.items()}
-        return [after[stream] for stream in streams]
+        known |= {stream: _folded(stream, one, since[stream]) for stream, one in before.items()}
+        return [known[stream] for stream in streams]
+
+    def _carried(self, streams: Sequence[str], position: int, table: str, until: Sequence[int]) -> dict[str, Loaded]:
+        """Those of these streams, all of one kind, that are folded soon from what their row versions carry.
+
+        Missing are those of which a snapshot may be nearer, and of which an event has an old shape.
+        """
+        most = registry.kind(streams[0]).snapshot_every or snapshots.LAST
+        asked = (list(streams), [version or snapshots.LAST for version in until], position, most, position)
+        with self._pool.connection() as connection:
+            (rows,) = pipeline.ask(connection, [(carried.question(table), asked)])
+        return {row[0]: loaded for row in rows if row[3] < most and (loaded := carried.folded(*row)) is not None}
 
     def _remember(self, stream: str, loaded: Loaded) -> None:
         with self._guard:

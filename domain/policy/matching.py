@@ -18,6 +18,9 @@ Row = Mapping[str, object]
 MAX_DEPTH: Final = 64
 """How deep a filter may be nested."""
 
+MAX_PARTS: Final = 16_384
+"""Of how many parts a filter may be: a plan's work comes to fewer, and as SQL each may take three parameters."""
+
 _COMPARED: Mapping[str, Callable[[float, float], bool]] = {
     "lt": operator.lt,
     "le": operator.le,
@@ -43,7 +46,9 @@ def parse(document: object) -> Filter:
         raise InvalidFilter(str(mistake)) from None
     except RecursionError:
         raise InvalidFilter(f"is nested deeper than {MAX_DEPTH}") from None
-    for depth, part in _parts(parsed):
+    for number, (depth, part) in enumerate(_parts(parsed), 1):
+        if number > MAX_PARTS:
+            raise InvalidFilter(f"has more than {MAX_PARTS} parts")
         if depth > MAX_DEPTH:
             raise InvalidFilter(f"is nested deeper than {MAX_DEPTH}")
         _check(part)

@@ -59,6 +59,13 @@ def test_a_filter_that_is_nested_too_deep_is_refused(depth: int) -> None:
         matching.parse(document)
 
 
+def test_a_filter_of_too_many_parts_is_refused() -> None:
+    parts = [{"kind": "exists", "field": "a"}] * matching.MAX_PARTS
+    with pytest.raises(matching.InvalidFilter, match="parts"):
+        matching.parse({"kind": "or", "filters": parts})
+    assert matching.parse({"kind": "or", "filters": parts[1:]})
+
+
 def test_a_pattern_is_read_back_as_it_was_written() -> None:
     for pattern in ("a*b?c", "\\*\\?\\\\", "", "a\\", "\\a"):
         tokens = filters.tokens(pattern)

@@ -39,11 +39,24 @@ def _readable(iam: Iam, session: Session, body: dict[str, Any]) -> str:
     return tenant_id
 
 
+def _billing(iam: Iam, session: Session, body: dict[str, Any]) -> Any:
+    """Of the caller's own tenant; not audited (iam.md §16)."""
+    if decide.text(body, "tenantId") != session.tenant:
+        raise IamError("ACCESS_DENIED", 403)
+    name = iam.spent.get(session.tenant)
+    return {
+        "allowed": name is None,
+        "budgets": [],
+        **({"blockedBy": {"budgetId": "bud_1", "name": name}} if name else {}),
+    }
+
+
 METHODS: dict[str, Method] = {
     "sts/getCallerIdentity": lambda iam, session, body: session.shown(),
     "authorize": decide.authorize,
     "authorizeMany": decide.authorize_many,
     "filters/plan": decide.plan,
+    "billing/check": _billing,
     "tenants/get": _tenant,
     "tenants/listChildren": _children,
 }
@@ -172,6 +185,11 @@ class Server:
     def fail(self, method: str, *faults: Fault) -> None:
         with self.iam.lock:
             self._faults.setdefault(method, []).extend(faults)
+
+    def forgive(self) -> None:
+        """Nothing goes wrong any more."""
+        with self.iam.lock:
+            self._faults.clear()
 
     def stop(self) -> None:
         self._http.shutdown()

@@ -94,6 +94,8 @@ class Iam:
         self.relationships: list[tuple[str, str, str, str, str]] = []
         self.approvals: set[tuple[str, str, str]] = set()
         self.asked: list[tuple[str, dict[str, Any], dict[str, str]]] = []
+        self.spent: dict[str, str] = {}
+        """Of a tenant, the enforced budget that is spent."""
         self.audit: list[dict[str, Any]] = []
 
     def tenant(self, id: str, parent: str | None, **more: Any) -> Tenant:

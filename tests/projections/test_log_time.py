@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import psycopg
 import pytest
 
-from adapters.postgres.runner import reading
+from adapters.postgres.runner import writes_of
 from domain import site
 from domain.event import Recorded
 from facts import META, write
@@ -32,6 +32,6 @@ def test_an_instant_stands_for_the_last_position_not_later_however_the_log_was_c
     cursor: psycopg.Cursor, size: int, instant: int, position: int | None
 ) -> None:
     for begin in range(0, len(LOG), size):
-        write(cursor.connection, log_time.apply(reading(cursor.connection), events(LOG[begin : begin + size])))
+        write(cursor.connection, writes_of(cursor.connection, [log_time.apply(events(LOG[begin : begin + size]))]))
     row = cursor.execute(log_time.AS_OF, (instant,)).fetchone()
     assert (row[0] if row else None) == position

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from adapters.postgres.pool import Pool, pool
-from adapters.postgres.runner import reading
+from adapters.postgres.runner import writes_of
 from domain import claim, reservation
 from domain.event import Event, Meta, Recorded
 from facts import new_id, write
@@ -151,7 +151,7 @@ def kept(connections: Pool, log: Sequence[Recorded], dice: random.Random) -> Spa
         while left:
             cut = dice.randrange(1, 12)
             batch, left = left[:cut], left[cut:]
-            if writes := list(usage.apply(reading(connection), batch)):
+            if writes := writes_of(connection, [usage.apply(batch)]):
                 write(connection, writes)
         rows = connection.execute(
             "SELECT allocation_id, resource, amount, gpus, starts_at, ends_at FROM usage_spans"

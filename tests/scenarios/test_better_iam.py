@@ -9,6 +9,7 @@ import pytest
 from adapters.http import sse
 from iam_server import faults
 from iam_server.hooks import delivery, event
+from iam_server.http import Fault
 from iam_server.jwts import Issuer
 from iam_server.model import Session
 from iam_server.plane import SECRET, Plane, plane
@@ -88,6 +89,20 @@ def test_a_stream_shows_what_a_plan_allows(better: Plane) -> None:
     assert "research-of-globex" not in shown.text
 
 
+@pytest.mark.parametrize("fault", [faults.hang_up, faults.error(401, "UNAUTHENTICATED")])
+def test_a_stream_ends_when_nobody_tells_what_it_may_show_and_is_resumed(
+    better: Plane, fault: Fault, caplog: pytest.LogCaptureFixture
+) -> None:
+    head = better.head()
+    better.acme.ok("POST", "/v1/projects", {"name": "research"})
+    better.settle()
+    better.server.fail("filters/plan", fault)
+    shown = better.acme.get(f"/v1/events/stream?after={head}")
+    assert (shown.status_code, "research" in shown.text) == (200, False)
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+    assert "research" in better.acme.get(f"/v1/events/stream?after={head}").text
+
+
 def test_a_list_whose_plan_gets_no_answer_is_not_shown(better: Plane) -> None:
     better.server.fail("filters/plan", faults.hang_up)
     assert better.acme_user.get("/v1/reservations").status_code == 503
@@ -165,3 +180,25 @@ def test_a_session_jwt_spares_a_question_for_reads_alone(database: str, tmp_path
         assert caller.get("/v1/sites").status_code == 401, "revoked: the decision itself is asked for"
         forged = issuer.token(sub="root", tid="platform", iss="https://other.example")
         assert better.client(forged).get("/v1/sites").status_code == 401
+
+
+HEADER = "X-Compute-Client-Address"
+
+
+def test_it_is_told_where_a_request_came_from_and_not_what_the_client_says(database: str, tmp_path: Path) -> None:
+    with plane(database, tmp_path, client_address_header=HEADER) as better:
+        own = [headers for method, _, headers in better.iam.asked if method.startswith("tenants/")]
+        assert own
+        assert all(HEADER.lower() not in headers for headers in own), "what nobody asked for came from nowhere"
+        better.iam.asked.clear()
+        better.root.get("/v1/sites", **{HEADER: "198.51.100.7"})
+        better.root.get("/v1/sites", **{HEADER: "198.51.100.7", "X-Forwarded-For": "2001:db8::1"})
+        better.root.get("/v1/sites", **{"X-Forwarded-For": "not an address"})
+        told = [headers.get(HEADER.lower()) for method, _, headers in better.iam.asked if "getCaller" in method]
+        assert told == ["127.0.0.1", "2001:db8::1", None]
+        assert {method for method, _, headers in better.iam.asked if HEADER.lower() in headers} > {"authorize"}
+
+
+def test_unless_it_is_asked_for_no_address_is_told(better: Plane) -> None:
+    better.root.get("/v1/sites", **{HEADER: "198.51.100.7"})
+    assert all(HEADER.lower() not in headers for _, _, headers in better.iam.asked)

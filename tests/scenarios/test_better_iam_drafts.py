@@ -12,6 +12,8 @@ from iam_server.model import IamError, nothing
 from iam_server.plane import Plane, plane
 
 CREATE = "compute:reservations:create"
+ALL = [{"class": "gpu", "count": 8}]
+HOUR = 3_600_000
 
 
 @pytest.fixture
@@ -131,3 +133,26 @@ def test_relations_on_the_pool_reach_the_decision(better: Plane) -> None:
     assert erin.reserve(pool_id).status_code == 403
     better.iam.relate("acme", "erin", "user", "compute-pool", pool_id)
     assert erin.reserve(pool_id).status_code == 201
+
+
+def test_who_is_in_the_way_is_asked_once_and_told_as_far_as_it_is_known(better: Plane) -> None:
+    pool_id, _ = better.fleet()
+    mine = better.acme.reserve(pool_id, devices=ALL).json()
+    ends_at = mine["endsAt"]
+    others = [better.acme.reserve(pool_id, startsAt=ends_at + n * HOUR, devices=ALL).json()["id"] for n in range(3)]
+    better.iam.asked.clear()
+
+    def refused(key: str, hours: int) -> str:
+        answer = better.acme.post(
+            f"/v1/reservations/{mine['id']}/extend", {"endsAt": ends_at + hours * HOUR}, Idempotency_Key=key
+        )
+        assert (answer.status_code, answer.json()["code"]) == (409, "DOUBLE_BOOKED"), answer.text
+        return str(answer.json()["detail"])
+
+    detail = refused("three", 3)
+    assert all(f"{other} from" in detail for other in others)
+    assert (better.iam.count("authorize"), better.iam.count("filters/plan")) == (1, 1)
+    better.server.fail("filters/plan", faults.hang_up)
+    detail = refused("two", 2)
+    assert detail.count("busy from") == 2, "the decision was made: it is not lost for want of names"
+    assert not any(other in detail for other in others)

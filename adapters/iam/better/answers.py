@@ -1,16 +1,19 @@
 """What Better IAM's HTTP interface answers, read strictly: what is not of the contract's form is no answer at all."""
 
 import math
-from typing import Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from domain import errors
 
 T = TypeVar("T")
 
 MAX_RETRY_MS: Final = 86_400_000
+
+Code = Annotated[str, Meta(max_length=64, pattern=r"^[A-Za-z0-9_]+\Z")]
+"""A stable code, as errors and decisions have: it goes into the log and to callers, so it is nothing else."""
 
 
 class Failed(Exception):
@@ -34,7 +37,7 @@ class Unknown(errors.Unavailable):
 
 
 class _Error(Struct, frozen=True, rename="camel"):
-    code: str
+    code: Code
     retry_after_ms: int | float | None = None
 
 
@@ -58,10 +61,9 @@ def failure(status: int, body: bytes, retry_after: str | None) -> Failed:
         said = msgspec.json.decode(body, type=_Failure).error
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return Failed(status, "", header)
-    code = said.code if 0 < len(said.code) <= 64 and said.code.replace("_", "").isalnum() else ""
     if said.retry_after_ms is not None and 0 <= said.retry_after_ms <= MAX_RETRY_MS:
-        return Failed(status, code, said.retry_after_ms / 1000)
-    return Failed(status, code, header)
+        return Failed(status, said.code, said.retry_after_ms / 1000)
+    return Failed(status, said.code, header)
 
 
 def _seconds(header: str | None) -> float | None:

@@ -11,11 +11,10 @@ from typing import Any, Final
 from msgspec import Struct
 
 from adapters.iam.better import identity, planning
-from adapters.iam.better.answers import Failed, Unknown
+from adapters.iam.better.answers import Code, Failed, Unknown
 from adapters.iam.better.client import Client
 from domain import access, errors
 from domain.access import Decision, Foresight, Plan, Resource, Session, Tenant
-from domain.policy import matching
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +26,7 @@ _ALLOWED: Final = ("allowed", "ROOT_OVERRIDE")
 
 class _Decided(Struct, frozen=True):
     allowed: bool
-    reason: str
+    reason: Code
 
 
 class _Named(Struct, frozen=True):
@@ -39,7 +38,6 @@ class _Check(Struct, frozen=True):
     action: str
     resource: _Named
     allowed: bool
-    reason: str = ""
 
 
 class _Checks(Struct, frozen=True):
@@ -71,28 +69,27 @@ class BetterIam:
     def authorize(self, session: Session, action: str, resource: Resource) -> Decision:
         body = {"tenantId": session.tenant_id, "action": action, "resource": _named(resource)}
         try:
-            decided = self._client.call("authorize", body, _Decided, _bearer(session))
+            decided = self._client.call("authorize", body, _Decided, bearer(session))
         except Failed as no:
             if no.status == 400:
                 log.error("authorize of %s on %s: %s; is the catalog there that of this version?", action, resource, no)
             return Decision(False, no.code, "")
         if decided.allowed and decided.reason not in _ALLOWED:
             raise Unknown("its yes has a reason that was not agreed")
-        return Decision(decided.allowed, decided.reason[:64], "")
+        return Decision(decided.allowed, decided.reason, "")
 
     def foresee(self, session: Session, action: str, resource: Resource) -> Foresight:
         plan = self.plan(session, action, resource.type)
         if plan.kind == "unsupported":
             return Foresight("unknown", "UNSUPPORTED_FILTER")
-        passes = plan.filter is not None and matching.matches(plan.filter, access.row(resource))
-        if plan.kind == "always" or passes:
+        if all(access.may(plan, [resource], lambda unplanned: [False] * len(unplanned))):
             return Foresight("allowed", "allowed")
         return Foresight("denied", "ACCESS_DENIED")
 
     def plan(self, session: Session, action: str, type: str) -> Plan:
         body = {"tenantId": session.tenant_id, "action": action, "type": type}
         try:
-            planned = self._client.call("filters/plan", body, planning.Planned, _bearer(session))
+            planned = self._client.call("filters/plan", body, planning.Planned, bearer(session))
         except Failed as no:
             if no.code == "UNSUPPORTED_FILTER":
                 return Plan("unsupported")
@@ -115,7 +112,7 @@ class BetterIam:
         checks = [{"action": action, "resource": _named(one)} for one in chunk]
         body = {"tenantId": session.tenant_id, "checks": checks}
         try:
-            answered = self._client.call("authorizeMany", body, _Checks, _bearer(session)).results
+            answered = self._client.call("authorizeMany", body, _Checks, bearer(session)).results
         except Failed as no:
             if no.code != "RESOURCE_MISMATCH" or len(chunk) == 1:
                 return [False] * len(chunk)
@@ -137,7 +134,7 @@ def _named(resource: Resource) -> dict[str, Any]:
     return {"type": resource.type, "id": resource.id}
 
 
-def _bearer(session: Session) -> str:
+def bearer(session: Session) -> str:
     if session.credential is None:
         raise errors.Unauthenticated("the credential of this session is not at hand any more; ask again with it")
     return session.credential.token

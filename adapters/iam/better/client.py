@@ -4,6 +4,7 @@ Again, and only these: 503 STORAGE_BUSY, one 500, a 429 that asks for a short wa
 that it did nothing. A call without an answer is never made again: an `authorize` may have used up a confirmation.
 """
 
+import ipaddress
 import logging
 import threading
 import time
@@ -15,7 +16,7 @@ import msgspec
 
 from adapters.iam.better import answers
 from adapters.iam.better.answers import Failed, Unknown
-from adapters.telemetry import REQUEST_ID
+from adapters.telemetry import CLIENT_ADDRESS, REQUEST_ID
 from domain import errors
 
 log = logging.getLogger(__name__)
@@ -36,19 +37,28 @@ IDLE_S: Final = 4.0
 
 CONNECTIONS: Final = 32
 
+_PLAIN: Final = {"accept-encoding": "identity"}
+"""A compressed answer is none: a little of it may be a lot."""
+
 
 class Client:
-    """Calls as whoever's bearer is given, or as nobody. `base_url` has the base path: `https://iam.example/api/iam`."""
+    """Calls as whoever's bearer is given, or as nobody. `base_url` has the base path: `https://iam.example/api/iam`.
+
+    `address_header` tells the host where the request came from that a call is made for. It is made here for each call:
+    nothing that a client sent is ever passed on (iam.md §11).
+    """
 
     def __init__(
         self,
         base_url: str,
         *,
+        address_header: str | None = None,
         total_s: float = TOTAL_S,
         wait: Callable[[float], Any] | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.base_url = base_url.rstrip("/")
+        self._address_header = address_header
         self._total_s = total_s
         self._wait = wait or threading.Event().wait
         self._monotonic = monotonic
@@ -69,17 +79,19 @@ class Client:
         content = msgspec.json.encode(body)
         if len(content) > MAX_REQUEST:
             raise ValueError(f"{method}: Better IAM takes bodies of {MAX_REQUEST} bytes, this has {len(content)}")
-        headers = {"content-type": "application/json", "x-better-iam": "1", "accept": "application/json"}
+        headers = {"content-type": "application/json", "x-better-iam": "1", "accept": "application/json", **_PLAIN}
         if bearer is not None:
             headers["authorization"] = f"Bearer {bearer}"
         if (request_id := REQUEST_ID.get()) is not None:
             headers["x-request-id"] = request_id
+        if self._address_header is not None and (address := _address(CLIENT_ADDRESS.get())) is not None:
+            headers[self._address_header] = address
         return answers.data(self._repeated(method, content, headers), shape)
 
     def get(self, path: str) -> tuple[bytes, str]:
         """A public document and its media type."""
         try:
-            status, body, headers = self._once("GET", path, None, {}, self._monotonic() + self._total_s)
+            status, body, headers = self._once("GET", path, None, _PLAIN, self._monotonic() + self._total_s)
         except httpx.HTTPError as fault:
             raise _unknown(path, fault) from None
         if status != 200:
@@ -111,7 +123,7 @@ class Client:
         with self._http.stream(verb, f"{self.base_url}/{path}", content=content, headers=headers) as answer:
             chunks: list[bytes] = []
             size = 0
-            for chunk in answer.iter_bytes():
+            for chunk in answer.iter_raw():
                 size += len(chunk)
                 if size > MAX_ANSWER:
                     raise httpx.DecodingError(f"the answer is longer than {MAX_ANSWER} bytes")
@@ -119,6 +131,14 @@ class Client:
                     raise httpx.ReadTimeout("the answer takes too long")
                 chunks.append(chunk)
             return answer.status_code, b"".join(chunks), answer.headers
+
+
+def _address(said: str | None) -> str | None:
+    """An IP address, or nothing: what a proxy tells may be any text."""
+    try:
+        return str(ipaddress.ip_address(said.partition("%")[0])) if said else None
+    except ValueError:
+        return None
 
 
 def _again_after(failed: Failed, tries: int) -> float | None:

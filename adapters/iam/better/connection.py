@@ -1,10 +1,15 @@
 """How an operator connects Better IAM, checked before anything is started."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 from urllib.parse import urlsplit
 
 from msgspec import Struct
+
+_OWN_HEADER: Final = re.compile(r"[Xx]-[A-Za-z0-9-]{1,60}")
+_TAKEN: Final = ("x-request-id", "x-better-iam")
 
 
 class SettingsError(Exception):
@@ -17,7 +22,7 @@ class Connection(Struct, frozen=True, kw_only=True):
     The files have one secret a line and are read again whenever they are needed, so that keys are rotated without a
     restart. Without a key file the tenant tree has to be in the log already, without a secret file no webhook is
     taken. With an audience, session JWTs that name it are read without asking, for reads; their issuer is the `url`
-    unless it is named.
+    unless it is named. `client_address_header` is what the host's `http.clientInfo` reads the client's address from.
     """
 
     url: str
@@ -26,6 +31,7 @@ class Connection(Struct, frozen=True, kw_only=True):
     webhook_secret_file: Path | None = None
     jwt_audience: str | None = None
     jwt_issuer: str | None = None
+    client_address_header: str | None = None
 
     @property
     def issuer(self) -> str:
@@ -45,6 +51,9 @@ def check(connection: Connection) -> None:
         raise SettingsError("--iam-url is an address and its path, with no user, query or fragment")
     if not 0 < len(connection.root_tenant) <= 256 or not connection.root_tenant.isprintable():
         raise SettingsError("--iam-root-tenant is the id of a tenant")
+    header = connection.client_address_header
+    if header is not None and (not _OWN_HEADER.fullmatch(header) or header.lower().startswith(_TAKEN)):
+        raise SettingsError("--iam-client-address-header is a header of your own, such as X-Compute-Client-Address")
     for option, file in (
         ("--iam-service-key-file", connection.service_key_file),
         ("--iam-webhook-secret-file", connection.webhook_secret_file),

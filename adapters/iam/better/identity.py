@@ -11,8 +11,8 @@ from domain.access import Credential, IdentityKind, Session, SessionKind
 log = logging.getLogger(__name__)
 
 Id = Annotated[str, Meta(min_length=1, max_length=256, pattern=r"^[^\x00-\x1f\x7f]*$(?!\n)")]
-TenantId = Annotated[str, Meta(min_length=1, max_length=256, pattern=r"^[^\x00-\x1f\x7f/]*$(?!\n)")]
-"""Without `/`: the log names an actor `identity:<tenant>/<id>`."""
+TenantId = Annotated[str, Meta(min_length=1, max_length=256, pattern=r"^[^/\x00-\x1f\x7f]*$(?!\n)")]
+"""The log names an actor by tenant, a slash and identity: with a slash in it, a tenant could pass for another."""
 
 _OURS: Final = tuple(f"biam_{kind}_" for kind in get_args(tokens.TokenType))
 _IDENTITY_KINDS: Final = {kind: kind for kind in get_args(IdentityKind)}

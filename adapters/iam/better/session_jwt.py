@@ -17,7 +17,7 @@ from msgspec import Meta, Struct
 
 from adapters.iam.better.answers import Failed
 from adapters.iam.better.client import Client
-from adapters.iam.better.identity import Id
+from adapters.iam.better.identity import Id, TenantId
 from domain import errors
 from domain.access import Credential, Session
 
@@ -32,6 +32,7 @@ JWKS_TYPE: Final = "application/jwk-set+json"
 KEPT_S: Final = 600.0
 AGAIN_S: Final = 30.0
 """Between two looks for a key that is not known."""
+MOST_KEYS: Final = 100
 
 _SEGMENTS: Final = re.compile(r"([A-Za-z0-9_-]{2,})\.([A-Za-z0-9_-]{2,})\.([A-Za-z0-9_-]{2,})")
 _KID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -60,7 +61,7 @@ class Claims(Struct, frozen=True):
     iss: _URI
     aud: _URI | Annotated[list[_URI], Meta(min_length=1)]
     sub: Id
-    tid: Id
+    tid: TenantId
     sid: Id
     jti: Id
     iat: _SECONDS
@@ -120,6 +121,8 @@ class KeySet:
             found: list[dict[str, Any]] = msgspec.json.decode(body, type=dict[str, list[dict[str, Any]]])["keys"]
         except (Failed, errors.Unavailable, msgspec.MsgspecError, KeyError, RecursionError):
             raise NotTaken("jwks") from None
+        if len(found) > MOST_KEYS:
+            raise NotTaken("jwks")
         return dict(_known(found))
 
 

@@ -103,21 +103,15 @@ class TenantTree:
     def _guarded(self) -> bool:
         try:
             self.sync()
-        except (
-            errors.Refusal,
-            Failed,
-            WrongTree,
-            Race,
-            OSError,
-            UnicodeDecodeError,
-            psycopg.OperationalError,
-        ) as fault:
+        except _TROUBLE as fault:
             log.warning("the tenant tree could not be read, it stays as it is: %s", fault)
-            return False
+            self.trouble = "could not be read; an earlier one is in force"
         except Exception:
             log.exception("reading the tenant tree failed; it is tried again")
-            return False
-        return True
+            self.trouble = "could not be read; an earlier one is in force"
+        else:
+            self.trouble = None
+        return self.trouble is None
 
     def _read(self) -> tuple[tuple[Tenant, ...], frozenset[str]]:
         keys = self._keys_by_tenant()

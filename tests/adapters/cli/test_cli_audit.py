@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from adapters.cli import audit_replay
 from adapters.cli.audit import replay
 from adapters.postgres.mapper import EventMapper
-from adapters.postgres.runner import reading
+from adapters.postgres.runner import writes_of
 from domain import site
 from domain.event import Recorded
 from facts import META
@@ -48,7 +48,7 @@ def label(connection: psycopg.Connection, positions: Sequence[int]) -> None:
         for n, position in enumerate(positions)
     ]
     if batch:
-        do(connection, log_time.apply(reading(connection), batch))
+        do(connection, writes_of(connection, [log_time.apply(batch)]))
 
 
 def run(dsn: str, until: str, stream: str = "site_1") -> Result:

@@ -99,6 +99,8 @@ IAM = ("--iam-url", "https://iam.example/api/iam", "--iam-root-tenant", "ten_1")
         (("--iam-url", "https://iam.example/api/iam"), "--iam-root-tenant"),
         (("--iam-root-tenant", "ten_1"), "needs --iam-url"),
         (("--iam-jwt-audience", "compute"), "needs --iam-url"),
+        (("--iam-client-address-header", "X-From"), "needs --iam-url"),
+        ((*IAM, "--iam-client-address-header", "Cookie"), "a header of your own"),
         ((*IAM, "--demo"), "leave out --demo"),
         ((*IAM, "--access-file", "access.toml"), "leave out --access-file"),
         (("--iam-url", "http://iam.example/api", "--iam-root-tenant", "ten_1"), "https://"),

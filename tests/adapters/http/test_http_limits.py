@@ -3,9 +3,12 @@
 import fake_api
 import pytest
 from fake_api import ALICE, assert_problem
+from litestar.testing import TestClient
 
-from adapters.http.limits import Bucket, Limiter, Limits
+from adapters.http.app import create_app
+from adapters.http.limits import Bucket, Known, Limiter, Limits
 from domain import errors
+from domain.access import Session
 
 
 class Clock:
@@ -88,3 +91,44 @@ def test_strangers_are_counted_by_address_and_members_are_not_held_up_by_them() 
         assert http.post("/v1/widgets/join", json={}, headers={"Authorization": "Bearer j"}).status_code == 429
         assert http.get("/v1/widgets/w", headers=ALICE).status_code == 200
         assert http.get("/health/live").status_code == 200
+
+
+def test_where_asking_costs_unknown_tokens_are_counted_before_anybody_is_asked() -> None:
+    asked: list[str] = []
+
+    def identify(token: str) -> Session | None:
+        asked.append(token)
+        return None if token in revoked else fake_api.identify(token)
+
+    revoked: set[str] = set()
+    with TestClient(
+        create_app(
+            fake_api.OPERATIONS,
+            fake_api.Fake().dispatch,
+            identify,
+            fake_api.healthy,
+            limits=Limits(anonymous=3, mutations=100),
+            identify_blocks=True,
+        )
+    ) as http:
+
+        def shows(token: str) -> int:
+            return int(http.get("/v1/widgets/w", headers={"Authorization": f"Bearer {token}"}).status_code)
+
+        assert [shows("good") for _ in range(5)] == [200] * 5
+        assert shows("bob") == 200
+        assert [shows(f"guess-{n}") for n in range(20)] == [401] * 3 + [429] * 17
+        assert sum(token.startswith("guess") for token in asked) == 3
+        assert [shows("good"), shows("bob")] == [200, 200]
+        revoked.add("good")
+        assert [shows("good") for _ in range(3)] == [429] * 3
+        assert asked.count("good") == 7
+
+
+def test_who_was_good_is_remembered_within_bounds() -> None:
+    known = Known(2)
+    for token in ("a", "b", "a", "c"):
+        known.good(token)
+    assert [token in known for token in "abc"] == [True, False, True]
+    known.bad("a")
+    assert "a" not in known

@@ -73,7 +73,7 @@ def test_a_good_file_is_read_whole() -> None:
     ("good", "bad", "path", "remedy"),
     [
         ('[tenants.acme]\nparent = "platform"', "[tenants.acme]", "tenants", "found platform, acme"),
-        ("[tenants.lab]", '[tenants."lab/a"]', "tenants.lab/a", "must not contain /"),
+        ("[tenants.lab]", '[tenants."acme/lab"]', "tenants.acme/lab", "must have no /"),
         ('parent = "acme"', 'parent = "acmee"', "tenants.lab.parent", "known are acme, lab, platform"),
         ('parent = "platform"', 'parent = "lab"', "tenants.acme.parent", "must lead to the root"),
         ('"suspended"', '"asleep"', "tenants.lab.status", "Invalid enum value 'asleep'"),

@@ -39,7 +39,7 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 def authorizer(server: Server) -> Iterator[BetterIam]:
-    client = Client(server.url, total_s=0.5, wait=lambda seconds: None)
+    client = Client(server.url, total_s=2.0, wait=lambda seconds: None)
     yield BetterIam(client, "platform")
     client.close()
 
@@ -98,6 +98,7 @@ def test_an_unknown_token_is_nobodys_and_garbage_is_not_even_asked_about(server:
 
 
 WRONG: list[Any] = [
+    {"tenantId": "acme/eu"},
     {"identityId": 7},
     {"identityId": ""},
     {"tenantId": "a\nb"},
@@ -193,9 +194,13 @@ def test_an_authorize_without_an_answer_is_never_asked_again(server: Server, aut
         [],
         None,
         True,
+        {"allowed": False, "reason": "NO\0PE"},
+        {"allowed": False, "reason": "NOPE\n"},
+        {"allowed": False, "reason": "n" * 65},
+        {"allowed": False, "reason": ""},
     ],
 )
-def test_a_yes_in_another_form_is_none(server: Server, authorizer: BetterIam, answer: Any) -> None:
+def test_a_decision_in_another_form_is_none(server: Server, authorizer: BetterIam, answer: Any) -> None:
     alice = session(authorizer, server.iam.sign_in("alice", "acme", "tenant-user"))
     server.fail("authorize", faults.data(answer))
     with pytest.raises(Unknown):

@@ -1,6 +1,8 @@
 """What is asked of Better IAM twice, and what is made of answers that nobody agreed on (iam.md §11, §12)."""
 
+import gzip
 import json
+import tracemalloc
 from collections.abc import Iterator
 from threading import Event
 from typing import Any
@@ -140,6 +142,18 @@ def test_an_answer_of_another_form_is_none(server: Server, asking: client.Client
     server.fail(METHOD, faults.answer(200, body))
     with pytest.raises(Unknown):
         ask(asking, server.iam.sign_in("alice", "acme"))
+
+
+def test_an_answer_that_swells_is_none(server: Server, asking: client.Client) -> None:
+    """64 KiB on the wire would be 64 MiB in memory, for each call."""
+    packed = gzip.compress(b'{"data": {"swells": "' + b" " * 60_000_000 + b'"}}')
+    server.fail(METHOD, faults.answer(200, packed, content_encoding="gzip"))
+    tracemalloc.start()
+    with pytest.raises(Unknown):
+        ask(asking, server.iam.sign_in("alice", "acme"))
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 8 * client.MAX_ANSWER
 
 
 def test_a_server_that_is_down_is_none(asking: client.Client, server: Server) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from adapters.iam.better import session_jwt
 from adapters.iam.better.client import Client
-from adapters.iam.better.session_jwt import KeySet, NotTaken, SessionJwts
+from adapters.iam.better.session_jwt import MOST_KEYS, KeySet, NotTaken, SessionJwts
 from iam_server.http import Server, serving
 from iam_server.jwts import Issuer
 from iam_server.model import Iam
@@ -204,6 +204,11 @@ def test_a_kid_of_two_keys_is_neithers(issuer: Issuer, jwts: SessionJwts) -> Non
     issuer.add("ed-2", "EdDSA")
     issuer.publish(issuer.public("ed-1"), issuer.public("ed-2", kid="ed-1"))
     assert why(jwts, issuer.token("ed-1")) == "unknown-key"
+
+
+def test_more_keys_than_anybody_signs_with_are_none(issuer: Issuer, jwts: SessionJwts) -> None:
+    issuer.publish(*[issuer.public("ed-1", kid=f"k{n}") for n in range(MOST_KEYS)], issuer.public("ed-1"))
+    assert why(jwts, issuer.token("ed-1")) == "jwks"
 
 
 def test_what_was_issued_before_something_happened_is_asked_about(issuer: Issuer, jwts: SessionJwts) -> None:

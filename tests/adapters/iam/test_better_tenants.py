@@ -1,5 +1,7 @@
 """The tenant tree is Better IAM's, as far as keys reach; what cannot be read stays as it is (iam.md §15)."""
 
+import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -92,6 +94,25 @@ def test_without_a_key_of_the_root_nothing_is_recorded(world: World) -> None:
     with pytest.raises(WrongTree, match="platform"):
         world.read()
     assert world.recorded == []
+
+
+def test_what_stands_in_the_way_of_reading_it_is_told_until_it_is_gone(world: World) -> None:
+    def until(trouble: str | None) -> None:
+        deadline = time.monotonic() + 20
+        while world.tree.trouble != trouble:
+            assert time.monotonic() < deadline, world.tree.trouble
+            threading.Event().wait(0.02)
+
+    assert world.tree.trouble == "not read yet"
+    world.tree.start()
+    until("could not be read; an earlier one is in force")
+    world.key("platform")
+    world.tree.changed()
+    until(None)
+    world.keys.clear()
+    world.tree.changed()
+    until("could not be read; an earlier one is in force")
+    world.tree.stop()
 
 
 WRONG: list[Any] = [

@@ -225,7 +225,7 @@ def test_a_tile_removed_is_named(house: Audited, level: int, index: int) -> None
 
 def test_progress_removed_is_named(house: Audited) -> None:
     house.connection.execute("DELETE FROM audit_progress")
-    assert house.faults() == ["progress is missing: nothing says how far the log was taken in"]
+    assert house.faults() == ["how far it goes is not recorded any more"]
 
 
 def test_a_position_removed_from_a_leaf_is_named(house: Audited) -> None:

@@ -15,10 +15,10 @@ from adapters.postgres import rebuild
 from adapters.postgres.follower import Follower
 from adapters.postgres.mapper import decode
 from adapters.postgres.pool import Pool
-from adapters.postgres.runner import Runner, reading
+from adapters.postgres.runner import Runner, writes_of
 from domain.event import Recorded
 from projections import reservations, table
-from projections.projection import Async
+from projections.projection import Async, Question, Rows, written
 from tests.bench.store import events
 
 _LOG: Final = """
@@ -56,11 +56,10 @@ def by_hand(dsn: str) -> float:
     position = 0
     began = time.monotonic()
     with psycopg.connect(dsn, autocommit=True) as connection:
-        read = reading(connection)
         while rows := connection.execute(_LOG, (position,), prepare=True, binary=True).fetchall():
             batch = [decode(*row) for row in rows]
             with connection.transaction():
-                for sql, params in reservations.PROJECTION.apply(read, batch):
+                for sql, params in writes_of(connection, [reservations.PROJECTION.apply(batch)]):
                     connection.execute(sql.encode(), params, prepare=True)
                 position = batch[-1].position
                 connection.execute(
@@ -75,10 +74,10 @@ class _View(PostgresTrackingRecorder):
     def take(self, recorded: Recorded, tracking: Tracking) -> None:
         with self.datastore.transaction(commit=True) as cursor:
 
-            def read(sql: str, params: Sequence[Any]) -> list[tuple[Any, ...]]:
-                return [tuple(row.values()) for row in cursor.execute(sql.encode(), params).fetchall()]
+            def ask(questions: Sequence[Question]) -> list[Rows]:
+                return [[tuple(row.values()) for row in cursor.execute(sql.encode(), of)] for sql, of in questions]
 
-            for sql, params in reservations.PROJECTION.apply(read, [recorded]):
+            for sql, params in written([reservations.PROJECTION.apply([recorded])], ask):
                 cursor.execute(sql.encode(), params)
             self._insert_tracking(cursor, tracking)
 
