@@ -1,8 +1,7 @@
 """The two who can stand behind the Authorizer, each with what it needs beside it (architecture.md §6)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Final
 
 from litestar.types import ControllerRouterHandler
 from msgspec import Struct
@@ -14,20 +13,22 @@ from adapters.iam import access_file
 from adapters.iam.better import billing, connection, route
 from adapters.iam.better.authorizer import BetterIam
 from adapters.iam.better.client import Client
+from adapters.iam.better.relationships import Relationships
 from adapters.iam.better.session_jwt import KeySet, SessionJwts
 from adapters.iam.better.tenants import TenantTree
 from adapters.iam.better.webhook import Receiver
 from adapters.iam.embedded import Embedded
 from adapters.postgres.store import EventStore
-from adapters.registry import OPERATIONS
+from adapters.registry import ACTIONS
 from commands.ports import Billing
-from domain.access import Authorizer, Session
+from domain.access import Authorizer, Session, Tenant
 
 Source = Path | connection.Connection
 """An access file, or a Better IAM."""
 
-ACTIONS: Final = frozenset(operation.action for operation in OPERATIONS.values() if operation.on)
 DELIVERIES, DELIVERIES_WAITING = 2, 64
+REMOVING_S: Final = 2.0
+"""For a call of the controller that removes relationships: well below the time in which its lease lapses."""
 
 
 def _nothing() -> None:
@@ -45,6 +46,7 @@ class Access(Struct, frozen=True):
     reading: Callable[[str], Session | None]
     blocks: bool = False
     billing: Billing | None = None
+    relationships: Relationships | None = None
     jobs: tuple[Job, ...] = ()
     routes: Sequence[ControllerRouterHandler] = ()
     health: Callable[[], Mapping[str, str]] = dict
@@ -83,13 +85,15 @@ def _embedded(path: Path, store: EventStore) -> Access:
 
 
 def _better(to: connection.Connection, store: EventStore) -> Access:
-    client = Client(to.url, address_header=to.client_address_header)
-    tree = TenantTree(
-        client,
-        to.root_tenant,
-        lambda: connection.lines(to.service_key_file),
-        lambda tenants, unread: directory.record(store, tenants, unread=unread),
-    )
+    client, brief = Client(to.url, address_header=to.client_address_header), Client(to.url, total_s=REMOVING_S)
+
+    def keys() -> Sequence[str]:
+        return connection.lines(to.service_key_file)
+
+    def record(tenants: Collection[Tenant], unread: Collection[str]) -> None:
+        directory.record(store, tenants, unread=unread)
+
+    tree = TenantTree(client, to.root_tenant, keys, record)
     authorizer = BetterIam(client, to.root_tenant, tree.tenants)
     jwts = None
     if to.jwt_audience is not None:
@@ -107,6 +111,7 @@ def _better(to: connection.Connection, store: EventStore) -> Access:
         tree.stop()
         workers.close()
         client.close()
+        brief.close()
 
     def health() -> Mapping[str, str]:
         return {"tenantTree": (tree.trouble or "ok") if to.service_key_file else "no service key"}
@@ -117,6 +122,7 @@ def _better(to: connection.Connection, store: EventStore) -> Access:
         reading,
         blocks=True,
         billing=billing.Billing(client),
+        relationships=Relationships(brief, keys) if to.service_key_file else None,
         routes=routes,
         health=health,
         start=start,

@@ -137,10 +137,6 @@ class Dispatcher:
         def unseen(type: str, id: str, field: str) -> errors.NotFound:
             return self.gatekeeper.unseen(session, operation.action, type, id, field, call.request_id)
 
-        def offer(pool_id: str) -> tuple[str, int] | None:
-            found = self._store.offer(session.tenant_id, pool_id)
-            return None if found is None else (found.id, found.priority)
-
         return Reader(
             connection,
             session,
@@ -162,15 +158,22 @@ class Dispatcher:
             self._store.versions,
             self._store.at,
             self._store.load_all,
-            LookAhead(
-                self.ports.calendars.locked,
-                self.ports.selectors,
-                questions.foresee,
-                self.ports.budgets.accounts,
-                offer,
-                lambda pool_id, place, limit: self._store.queue(pool_id, place, limit).ahead,
-            ),
+            self._ahead(session, questions),
             earlier,
+        )
+
+    def _ahead(self, session: Session, questions: Questions) -> LookAhead:
+        def offer(pool_id: str) -> tuple[str, int] | None:
+            found = self._store.offer(session.tenant_id, pool_id)
+            return None if found is None else (found.id, found.priority)
+
+        return LookAhead(
+            self.ports.calendars.locked,
+            self.ports.selectors,
+            questions.foresee,
+            self.ports.budgets.accounts,
+            offer,
+            lambda pool_id, place, limit: self._store.queue(pool_id, place, limit).ahead,
         )
 
     def _position(self, as_of: str, field: str = "asOf") -> int:

@@ -29,6 +29,7 @@ from adapters.postgres.leases import LOOK_S
 from adapters.postgres.pool import Pool, pool
 from adapters.postgres.store import EventStore
 from adapters.registry import OPERATIONS
+from adapters.removals import Removing
 from adapters.watch import NodeWatch
 from adapters.worker import Worker
 from commands.gatekeeper import MINUTE_MS
@@ -88,6 +89,7 @@ class Plane:
         consumers = (self.calendars.consume, self.runner.apply, self._tell_gateway)
         self.follower = Follower(following, consumers, at_rest=self.runner.at_rest)
         self.evidence = _evidence(self, commands, key)
+        self.removing = _removing(self, commands)
         library = Library(reads, self.evidence.sign, self.evidence.key)
         self.dispatcher = Dispatcher(self.ports, self.store, reads, self.shown, self._wait_shown, self.head, library)
         self.worker = Worker(self.ports, commands, self.calendars, self.mint("sess"))
@@ -142,6 +144,7 @@ class Plane:
             "projections": failed or "ok",
             "follower": "ok" if alive else f"stopped behind position {self.follower.position}",
             **self.access.health(),
+            **({"relationshipsToRemove": self.removing.left} if self.removing else {}),
         }
         if hole := self.follower.hole_age:
             checks["holeSeconds"] = round(hole, 1)
@@ -169,6 +172,13 @@ def _evidence(plane: Plane, pool: Pool, key: Path) -> Evidence:
     with pool.connection() as connection:
         signer = audit_key.Signer(audit_key.read_or_make(key), evidence.incarnation(connection))
     return Evidence(pool, plane.store, lambda: plane.follower.position, signer, plane.mint("sess"))
+
+
+def _removing(plane: Plane, pool: Pool) -> Removing | None:
+    """Only where a Better IAM decides, and there are keys to act with."""
+    if plane.access.relationships is None:
+        return None
+    return Removing(pool, plane.store, plane.shown, plane.access.relationships, plane.mint("sess"))
 
 
 def _forgetting(reads: Pool, history_days: int | None) -> list[Job]:
@@ -221,9 +231,13 @@ def running(
         plane.watch.start()
         plane.housekeeping.start()
         plane.access.start()
+        if plane.removing:
+            plane.removing.start()
         try:
             yield plane
         finally:
+            if plane.removing:
+                plane.removing.stop()
             plane.access.stop()
             plane.housekeeping.stop()
             plane.watch.stop()

@@ -98,3 +98,6 @@ OPERATIONS: Final[dict[str, operation.Operation]] = operation.table(
     events.OPERATIONS,
     iam.operations(lambda: OPERATIONS.values()),
 )
+
+ACTIONS: Final = frozenset(operation.action for operation in OPERATIONS.values() if operation.on)
+"""Every action that is decided on: a policy may name no other."""

@@ -5,12 +5,13 @@ thing that another tenant brought about stands in both tenants' lists.
 """
 
 from collections.abc import Sequence
+from functools import cache, lru_cache
 from typing import Any
 
 from domain import admission, catalog
 from domain.event import Recorded, tag
 from projections import history
-from projections.projection import Async, Steps
+from projections.projection import Async, Write, asking_nothing
 
 TABLES = """
 CREATE TABLE audit_events (
@@ -62,8 +63,7 @@ _TYPED = (
 )
 
 
-def apply(batch: Sequence[Recorded]) -> Steps:
-    yield from ()
+def apply(batch: Sequence[Recorded]) -> list[Write]:
     whose = [(tenant, recorded.position) for recorded in batch for tenant in recorded.tenants]
     return [
         history.insert("audit_events", _TYPED, [row(recorded) for recorded in batch]),
@@ -80,10 +80,9 @@ def row(recorded: Recorded) -> tuple[Any, ...]:
     event, meta, name = recorded.event, recorded.meta, tag(recorded.event)
     acting_tenant, actor = who(meta.actor)
     if not isinstance(event, admission.Events):
-        kind = catalog.GOT_AS.get(recorded.stream.partition("_")[0])
-        type_ = kind[0] if kind else None
-        rest = (acting_tenant, actor, None, None, False, None, meta.admission, None)
-        return (recorded.position, name, name, type_, recorded.stream, *rest)
+        stream, by = recorded.stream, meta.admission
+        kind = _kind(stream.partition("_")[0])
+        return (recorded.position, name, name, kind, stream, acting_tenant, actor, None, None, False, None, by, None)
     action, resource, reason = _decided(event)
     type_, _, id_ = resource.partition("/")
     return (
@@ -103,6 +102,13 @@ def row(recorded: Recorded) -> tuple[Any, ...]:
     )
 
 
+@cache
+def _kind(prefix: str) -> str | None:
+    kind = catalog.GOT_AS.get(prefix)
+    return kind[0] if kind else None
+
+
+@lru_cache(maxsize=4096)
 def who(actor: str) -> tuple[str | None, str]:
     """The tenant that acted, if one did, and who there."""
     if not actor.startswith("identity:"):
@@ -122,4 +128,4 @@ def _decided(event: admission.Events) -> tuple[str, str, str | None]:
             return "", "", None
 
 
-PROJECTION = Async("audit_events", TABLES, apply)
+PROJECTION = Async("audit_events", TABLES, asking_nothing(apply))

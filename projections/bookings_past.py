@@ -38,12 +38,18 @@ OF_NODE = ("scalars text",)
 TABLES = f"""
 {history.tables_of("bookings", FACETS)}
 CREATE INDEX bookings_history_by_pool ON bookings_history (pool_id, from_position);
-CREATE INDEX bookings_history_open ON bookings_history (reservation_id) WHERE to_position IS NULL;
-CREATE INDEX bookings_history_near ON bookings_history (node_id, matters_until) WHERE to_position IS NULL;
+CREATE INDEX bookings_history_open ON bookings_history (reservation_id)
+    WHERE to_position IS NULL AND reservation_id IS NOT NULL;
+CREATE INDEX bookings_history_near ON bookings_history (node_id, matters_until)
+    WHERE to_position IS NULL AND node_id IS NOT NULL;
 {history.tables_of("node_scalars", OF_NODE)}
 """
+"""Either partial index leaves out rows that a search by the other's column could ask for: planned while the table was
+empty it would take any that may serve, and go through the whole of the wrong one ever after.
+"""
 
-_MINE: Final = versions.known("bookings", FACETS, "(reservation_id = ANY(%s) OR id = ANY(%s))")
+_MINE: Final = versions.known("bookings", FACETS, "reservation_id = ANY(%s)")
+_PLANS: Final = versions.known("bookings", FACETS, "id = ANY(%s)")
 _NEAR: Final[LiteralString] = f"""
 SELECT found.* FROM unnest(%s::text[], %s::bigint[]) AS near (on_node, since) CROSS JOIN LATERAL (
     {versions.known("bookings", FACETS, "node_id = near.on_node AND matters_until > near.since")}
@@ -85,7 +91,9 @@ def _read(told: Sequence[Recorded]) -> Generator[Question, Rows, Books]:
     streams = {one.stream for one in told if one.stream.startswith("rsv_")}
     plans = [one.event.id for one in told if isinstance(one.event, node.PlanEnded)]
     known = Books()
-    for id, since, *held in (yield _MINE, (list(streams), plans)):
+    for id, since, *held in (yield _MINE, (list(streams),)):
+        known.know(id, since, _held(*held))
+    for id, since, *held in (yield _PLANS, (plans,)) if plans else ():
         known.know(id, since, _held(*held))
     begins: dict[str, int] = {}
     for _, one in known.versions.items():

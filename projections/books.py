@@ -69,8 +69,7 @@ class Books:
         self._indexed.add(id)
         if held.reservation_id is not None:
             self._of[held.reservation_id].add(id)
-        for device in held.atoms:
-            self._on[device].add(id)
+        self._on[held.node_id].add(id)
 
     def put(self, id: str, held: Held | None, position: int) -> None:
         self.versions.put(id, held, position)
@@ -80,16 +79,18 @@ class Books:
     def of(self, reservation_id: str) -> list[tuple[str, Held]]:
         return self._there(self._of[reservation_id])
 
-    def on(self, device: str) -> list[tuple[str, Held]]:
-        return [(id, held) for id, held in self._there(self._on[device]) if device in held.atoms]
+    def beside(self, node_id: str, without: Collection[str]) -> list[tuple[str, Held]]:
+        """What else is booked on the node."""
+        return self._there(self._on[node_id].difference(without))
 
     def _there(self, ids: Collection[str]) -> list[tuple[str, Held]]:
         return [(id, held) for id in sorted(ids) if (held := self.versions.get(id)) is not None]
 
-    def next(self, device: str, after: int, without: Collection[str] = ()) -> int | None:
-        """When the device's next booking begins."""
-        starts = (held.atoms[device][0] for id, held in self.on(device) if id not in without)
-        return min((start for start in starts if start > after), default=None)
+
+def following(others: Collection[tuple[str, Held]], device: str, after: int) -> int | None:
+    """When the next of these bookings of the device begins."""
+    starts = (held.atoms[device][0] for _, held in others if device in held.atoms)
+    return min((start for start in starts if start > after), default=None)
 
 
 def fold(books: Books, recorded: Recorded) -> None:
@@ -185,14 +186,12 @@ def _cut(held: Held, ends_at: int) -> Held:
 
 def _hold(books: Books, stream: str, position: int, lost: str | None = None) -> None:
     """Until proved free a device is held: to its next booking, else for ever."""
-    ending = [(id, held) for id, held in books.of(stream) if not held.freed and not held.ended]
-    after = [
-        (id, replace(held, ended=True, atoms={d: (s, books.next(d, s)) for d, (s, _) in held.atoms.items()}))
-        for id, held in ending
-        if lost is None or id == lost
-    ]
-    for id, held in after:
-        books.put(id, held, position)
+    for id, held in books.of(stream):
+        if held.freed or held.ended or id != (lost or id):
+            continue
+        others = books.beside(held.node_id, (id,))
+        until = {device: (start, following(others, device, start)) for device, (start, _) in held.atoms.items()}
+        books.put(id, replace(held, ended=True, atoms=until), position)
     for id, held in books.of(stream):
         if held.unproved and held.atoms:
             books.put(id, _ending(held, None, lambda start, end: None), position)
@@ -210,12 +209,14 @@ def _tear_down(books: Books, id: str, at: int, position: int) -> None:
     gone = _ending(replace(held, freed=True), torn, torn)
     books.put(id, gone, position)
     resumed: dict[str, Held] = {}
-    for device, (start, end) in gone.atoms.items():
-        until = books.next(device, start)
+    others = books.beside(gone.node_id, (id,))
+    unproved = [(other, one) for other, one in others if one.unproved]
+    for device, (start, end) in gone.atoms.items() if unproved else ():
+        until = following(others, device, start)
         earlier = [
             (one.atoms[device][0], other)
-            for other, one in books.on(device)
-            if other != id and one.unproved and one.atoms[device][0] < (end or 0)
+            for other, one in unproved
+            if device in one.atoms and one.atoms[device][0] < (end or 0)
         ]
         if earlier and end is not None and (until is None or until > end):
             other = max(earlier)[1]
@@ -228,18 +229,14 @@ def _tear_down(books: Books, id: str, at: int, position: int) -> None:
 
 def _drop(books: Books, ids: Collection[str], position: int) -> None:
     """Bookings go; what ended before them and is not proved free holds the devices on."""
-    devices: list[str] = []
     moved: dict[str, Held] = {}
-    for id in ids:
-        held = books.versions.get(id)
-        devices += held.atoms if held is not None else ()
-    for device in devices:
-        for other, one in books.on(device):
-            if other not in ids and one.unproved:
-                start = one.atoms[device][0]
+    for held in filter(None, map(books.versions.get, ids)):
+        others = books.beside(held.node_id, ids)
+        for other, one in others:
+            if one.unproved and not one.atoms.keys().isdisjoint(held.atoms):
                 before = moved.get(other, one)
-                atoms = before.atoms | {device: (start, books.next(device, start, ids))}
-                moved[other] = replace(before, atoms=atoms)
+                shared = {d: (s, following(others, d, s)) for d, (s, _) in one.atoms.items() if d in held.atoms}
+                moved[other] = replace(before, atoms=before.atoms | shared)
     for id in ids:
         books.put(id, None, position)
     for other, one in moved.items():

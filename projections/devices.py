@@ -1,13 +1,13 @@
 """Devices as lists show them and capacity counts them."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Sequence, Set
+from typing import Any, Final
 
 import msgspec
 
 from domain import node
 from domain.device import Device
-from domain.event import Recorded
+from domain.event import Event, Recorded
 from projections import history
 from projections.documents import encode
 from projections.projection import Async, Steps
@@ -35,6 +35,7 @@ CREATE INDEX devices_history_by_node ON devices_history (node_id, id);
 _TYPED = (*FACETS[:1], "id text", *FACETS[1:], "gpu_model text", "since bigint")
 _KNOWN = "SELECT node_id, id, since, pool_id, class, bookable, view FROM devices WHERE node_id = ANY(%s)"
 _CLEAR = "DELETE FROM devices WHERE node_id = ANY(%s::text[])"
+_TOLD: Final[Set[type[Event]]] = {node.DevicesChanged, node.Assigned}
 
 Facets = tuple[str, str | None, str, bool, bytes]
 
@@ -54,7 +55,8 @@ def key(node_id: str, device_id: str) -> str:
 
 def apply(batch: Sequence[Recorded]) -> Steps:
     """A node's report replaces its devices; leaving its pool it offers nothing."""
-    told = [(recorded, found) for recorded in batch if (found := _said(recorded)) is not None]
+    about = [recorded for recorded in batch if type(recorded.event) in _TOLD]
+    told = [(recorded, found) for recorded in about if (found := _said(recorded)) is not None]
     if not told:
         return ()
     held: dict[str, dict[str, _Held]] = {recorded.stream: {} for recorded, _ in told}

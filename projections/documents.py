@@ -55,9 +55,10 @@ class Documents:
         self._facets_of, self._columns_of, self._kept = facets_of, columns_of, kept
         self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(state)
         self._typed = (*OF_EVERY, *facets, *columns)
-        written = [column.split()[0] for column in self._typed[1:]]
-        changes = ", ".join(f"{column} = excluded.{column}" for column in written)
-        self._on_conflict = f"ON CONFLICT (id) DO UPDATE SET {changes}"
+        changes = ", ".join(f"{column.split()[0]} = given.{history.taken(column)}" for column in self._typed[1:])
+        self._change = f"""
+        UPDATE {name} SET {changes} FROM {history.given(self._typed)} WHERE {name}.id = given.id
+        """
         self._load = f"SELECT id, version, since, state FROM {name} WHERE id = ANY(%s)"
         # rows of a state of another shape would decode with defaults in silence
         self._shape = msgspec.json.encode(msgspec.json.schema(state), order="sorted").decode()
@@ -79,16 +80,22 @@ class Documents:
             return ()
         found = yield self._load, (list(streams),)
         known = {id: (version, since, state) for id, version, since, state in found}
-        rows, opened, ended = [], [], []
+        new: list[tuple[Any, ...]] = []
+        changed: list[tuple[Any, ...]] = []
+        opened, ended = [], []
         for id, events in streams.items():
             row = _Row(id, self._facets_of, self._kept, self._decoder, known.get(id))
             for recorded in events:
                 row.take(recorded)
             kept, columns = encode(self._kept(row.state)), self._columns_of(row.state)
-            rows.append((id, row.since, row.version, kept, *row.facets, *columns))
+            (changed if id in known else new).append((id, row.since, row.version, kept, *row.facets, *columns))
             opened += row.opened
             ended += row.ended
-        writes: list[Write] = [history.insert(self._name, self._typed, rows, self._on_conflict)]
+        writes: list[Write] = []
+        if new:
+            writes.append(history.insert(self._name, self._typed, new))
+        if changed:
+            writes.append((self._change, history.columns(changed, len(self._typed))))
         if ended:
             writes.append(_close(self._name, ended))
         if opened:

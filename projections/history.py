@@ -57,11 +57,20 @@ def prune(name: str) -> str:
 def insert(table: str, typed: Sequence[str], values: Iterable[Sequence[Any]], on_conflict: str = "") -> Write:
     """One statement for any number of rows; `typed` are the columns with their types."""
     listed = ", ".join(column.split()[0] for column in typed)
-    # jsonb travels as text: an array of it has no form that both sides read alike
-    arrays = ", ".join(f"%s::{column.split()[1].replace('jsonb', 'text')}[]" for column in typed)
-    taken = ", ".join("::".join(column.split()) if column.endswith("jsonb") else column.split()[0] for column in typed)
-    sql = f"INSERT INTO {table} ({listed}) SELECT {taken} FROM unnest({arrays}) AS given ({listed}) {on_conflict}"
+    sql = f"INSERT INTO {table} ({listed}) SELECT {', '.join(map(taken, typed))} FROM {given(typed)} {on_conflict}"
     return sql, columns(values, len(typed))
+
+
+def taken(column: str) -> str:
+    """A column of `given` as its table has it."""
+    return "::".join(column.split()) if column.endswith("jsonb") else column.split()[0]
+
+
+def given(typed: Sequence[str]) -> str:
+    """Rows that come as columns; jsonb travels as text: an array of it has no form that both sides read alike."""
+    listed = ", ".join(column.split()[0] for column in typed)
+    arrays = ", ".join(f"%s::{column.split()[1].replace('jsonb', 'text')}[]" for column in typed)
+    return f"unnest({arrays}) AS given ({listed})"
 
 
 def columns(values: Iterable[Sequence[Any]], width: int) -> list[list[Any]]:

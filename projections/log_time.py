@@ -7,14 +7,15 @@ state as of an instant is the one after the last position whose t is not later.
 from collections.abc import Sequence
 
 from domain.event import Recorded
-from projections.projection import Async, Steps
+from projections import history
+from projections.projection import Async, Steps, Write
 
 TABLES = """
 CREATE TABLE log_time (
     t bigint PRIMARY KEY,
     position bigint NOT NULL
 );
-CREATE UNIQUE INDEX log_time_by_position ON log_time (position);
+CREATE INDEX log_time_by_position ON log_time (position);
 """
 
 AS_OF = "SELECT position FROM log_time WHERE t <= %s ORDER BY t DESC LIMIT 1"
@@ -23,20 +24,24 @@ AS_OF = "SELECT position FROM log_time WHERE t <= %s ORDER BY t DESC LIMIT 1"
 WHEN = "SELECT t FROM log_time WHERE position >= %s ORDER BY position LIMIT 1"
 """When the log came to a position."""
 
+_LATEST = "SELECT t FROM log_time ORDER BY t DESC LIMIT 1"
+_FURTHER = "UPDATE log_time SET position = %s WHERE t = %s"
+
 
 def apply(batch: Sequence[Recorded]) -> Steps:
     """One row an instant, however the log is cut into batches."""
-    row = yield "SELECT t FROM log_time ORDER BY t DESC LIMIT 1", ()
-    latest: int = row[0][0] if row else 0
+    row = yield _LATEST, ()
+    known: int = row[0][0] if row else 0
+    latest = known
     reached: dict[int, int] = {}
     for recorded in batch:
         latest = max(latest, recorded.recorded_at)
         reached[latest] = recorded.position
-    sql = """
-    INSERT INTO log_time (t, position) SELECT t, position FROM unnest(%s::bigint[], %s::bigint[]) AS given (t, position)
-    ON CONFLICT (t) DO UPDATE SET position = excluded.position
-    """
-    return [(sql, (list(reached), list(reached.values())))]
+    further = reached.pop(known, None)
+    writes: list[Write] = [] if further is None else [(_FURTHER, (further, known))]
+    if reached:
+        writes.append(history.insert("log_time", ("t bigint", "position bigint"), reached.items()))
+    return writes
 
 
 PROJECTION = Async("log_time", TABLES, apply)

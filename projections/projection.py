@@ -81,6 +81,16 @@ class Async(Struct, frozen=True):
 Projection = Inline | Async
 
 
+def asking_nothing(writes: Callable[[Sequence[Recorded]], Iterable[Write]]) -> Callable[[Sequence[Recorded]], Steps]:
+    """The `apply` of a projection that knows from the events alone what to write."""
+
+    def apply(batch: Sequence[Recorded]) -> Steps:
+        yield from ()
+        return writes(batch)
+
+    return apply
+
+
 def written(batches: Sequence[Steps], ask: Callable[[Sequence[Question]], list[Rows]]) -> list[Write]:
     """What several projections write of a batch: they go side by side, and what they ask at a time is asked at once."""
     writes: dict[int, Iterable[Write]] = {}

@@ -60,7 +60,7 @@ _KEEP = "ON CONFLICT (reservation_id) DO UPDATE SET running = excluded.running"
 _END = """
 UPDATE usage_spans AS span SET ends_at = greatest(span.starts_at, stopped.at), ended_position = stopped.position
 FROM unnest(%s::text[], %s::bigint[], %s::bigint[]) AS stopped (allocation_id, at, position)
-WHERE span.allocation_id = stopped.allocation_id AND span.ends_at IS NULL
+WHERE span.allocation_id = stopped.allocation_id AND span.ended_position IS NULL
 """
 
 _OVER = (

@@ -170,7 +170,7 @@ def _read(
     at, id = place or ((-(1 << 63), "") if request.order == "asc" else ((1 << 63) - 1, ""))
     params = {**wanted, "_at": at, "_id": id, "_most": request.limit + 1}
     return read.connection.execute(
-        rows + (behind if request.order == "asc" else before), params, prepare=True
+        rows + (behind if request.order == "asc" else before), params, prepare=False
     ).fetchall()
 
 

@@ -39,7 +39,7 @@ def path(access_file: Path | None, data_dir: Path | None) -> Path:
 
 
 def actions() -> Collection[str]:
-    """Every action there is: a file may name no other."""
-    from adapters.registry import OPERATIONS
+    """What a server lets a file name."""
+    from adapters.registry import ACTIONS
 
-    return frozenset(operation.action for operation in OPERATIONS.values())
+    return ACTIONS

@@ -69,6 +69,8 @@ def _database(database_url: str | None, data_dir: Path | None, vkeys: tuple[str,
     click.echo(f"tree of {found.leaves:,} leaves, root {found.root.hex()}")
     signed = "" if keys else "; their signatures were not: name the verifier key with --key"
     click.echo(f"{found.checkpoints:,} checkpoints verified{signed}")
+    if found.leaves and not found.checkpoints:
+        click.echo("no checkpoint vouches for the tree: all of it may have been made anew; give one that you kept")
     for key in keys:
         click.echo(f"verifier key {key.vkey}")
     if found.later:

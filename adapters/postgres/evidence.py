@@ -43,9 +43,11 @@ _PUT_LINKS: Final = """
 INSERT INTO audit_chain (tenant_id, sequence, position, leaf, hash)
 SELECT * FROM unnest(%s::text[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bytea[])
 """
-_ADVANCE: Final = """
-UPDATE audit_progress SET position = %s, size = %s WHERE size = %s RETURNING size
+_LOCKED: LiteralString = "SELECT size FROM audit_progress FOR UPDATE"
+_UNMOVED: LiteralString = """
+SELECT refuse('EVIDENCE_MOVED', '{}') WHERE NOT EXISTS (SELECT 1 FROM audit_progress WHERE size = %s)
 """
+_ADVANCE: LiteralString = "UPDATE audit_progress SET position = %s, size = %s"
 
 
 class Progress(Struct, frozen=True):
@@ -142,19 +144,20 @@ def write(
     links: Sequence[chain.Link],
     tiles: Sequence[tuple[merkle.Tile, Sequence[int]]],
 ) -> None:
-    """Put a batch down in one transaction, on evidence of `before` leaves.
+    """Put a batch down in one round trip and one transaction, on evidence of `before` leaves.
 
     Raises errors.Fenced once the lease has a new epoch, and Lost where the evidence is not of that size.
     """
-    steps: list[tuple[str, Sequence[Any]]] = []
+    steps: list[tuple[str, Sequence[Any]]] = [*fencing(fence), (_LOCKED, ()), (_UNMOVED, (before,))]
+    steps.append((_ADVANCE, (after.position, after.size)))
     if links:
         columns = zip(*((one.tenant_id, one.sequence, one.position, one.leaf, one.hash) for one in links), strict=True)
         steps.append((_PUT_LINKS, [list(column) for column in columns]))
     steps += [(_PUT_TILE, (tile.level, tile.index, tile.hashes, list(positions))) for tile, positions in tiles]
     try:
-        with pool.connection() as connection, connection.transaction():
-            if not pipeline.run(connection, [*fencing(fence), (_ADVANCE, (after.position, after.size, before))]):
-                raise Lost(f"the evidence is no longer of {before} events")
+        with pool.connection() as connection:
             pipeline.run(connection, steps)
     except psycopg.Error as refused:
+        if refused.diag.message_primary == "EVIDENCE_MOVED":
+            raise Lost(f"the evidence is no longer of {before} events") from refused
         translate(refused)

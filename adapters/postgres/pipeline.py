@@ -194,7 +194,10 @@ def _list(values: Sequence[Any]) -> Encoded:
 
 def _array(values: Sequence[Any]) -> Encoded:
     """One dimension, counted from 1; nulls are allowed."""
-    of = next((_ELEMENT[type(value)] for value in values if value is not None), _TEXT)
+    of = next((_ELEMENT[type(value)] for value in values if value is not None), None)
+    if of is None and values:
+        return _ARRAY_OF[_TEXT], _BINARY, struct.pack(">iiiii", 1, True, _TEXT, len(values), 1) + _NULL * len(values)
+    of = of or _TEXT
     if of in (_INT8, _BOOL):  # as Python writes them the server reads them
         return _ARRAY_OF[of], _AS_TEXT, b"{%b}" % str(list(values))[1:-1].replace("None", "NULL").encode()
     coded = values if of == _BYTEA else [value if value is None else value.encode() for value in values]

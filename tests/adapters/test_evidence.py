@@ -16,6 +16,7 @@ from adapters.evidence import CHECKPOINT_S, LEASE, Evidence, Writer
 from adapters.postgres import embedded_binaries, evidence
 from adapters.postgres.follower import Follower
 from adapters.postgres.leases import LOOK_S
+from adapters.postgres.pool import pool
 from audited import FENCE, Audited, audited
 from domain import checkpoint, errors, merkle
 from domain.event import Fence
@@ -103,6 +104,19 @@ def test_two_that_think_they_hold_it_write_no_event_twice(house: Audited) -> Non
     one.step(house.end(), 270)
     with pytest.raises(evidence.Lost):
         other.step(house.end(), 20)
+    house.take_in()
+    assert house.faults() == []
+
+
+def test_a_connection_on_which_a_batch_was_lost_serves_the_next(house: Audited, database: str) -> None:
+    house.log(30)
+    with pool(database, 1, by_key=True) as only:
+        late, wrong = Writer(only, FENCE), Writer(only, Fence(LEASE, 0))
+        Writer(only, FENCE).step(house.end(), 10)
+        for refused, writer in ((evidence.Lost, late), (errors.Fenced, wrong), (evidence.Lost, late)):
+            with pytest.raises(refused):
+                writer.step(house.end(), 10)
+        assert Writer(only, FENCE).step(house.end(), 10) == 10
     house.take_in()
     assert house.faults() == []
 

@@ -51,12 +51,44 @@ def _billing(iam: Iam, session: Session, body: dict[str, Any]) -> Any:
     }
 
 
+def _relationships(iam: Iam, session: Session, body: dict[str, Any]) -> Any:
+    tenant_id = _keeper(session, body)
+    asked = (body.get("type"), body.get("id"))
+    return [
+        {"id": _tuple_id(one), "tenantId": one[0], "relation": one[2], "type": one[3], "resourceId": one[4]}
+        for one in iam.relationships
+        if one[0] == tenant_id and one[3:] == asked
+    ]
+
+
+def _unrelate(iam: Iam, session: Session, body: dict[str, Any]) -> Any:
+    tenant_id = _keeper(session, body)
+    found = [one for one in iam.relationships if (one[0], _tuple_id(one)) == (tenant_id, body.get("relationshipId"))]
+    if not found:
+        raise IamError("NOT_FOUND", 404)
+    iam.relationships.remove(found[0])
+    return {"deleted": True}
+
+
+def _keeper(session: Session, body: dict[str, Any]) -> str:
+    tenant_id = decide.text(body, "tenantId")
+    if session.tenant != tenant_id or "relationship-keeper" not in session.groups:
+        raise IamError("ACCESS_DENIED", 403)
+    return tenant_id
+
+
+def _tuple_id(one: tuple[str, ...]) -> str:
+    return "rel:" + "/".join(one)
+
+
 METHODS: dict[str, Method] = {
     "sts/getCallerIdentity": lambda iam, session, body: session.shown(),
     "authorize": decide.authorize,
     "authorizeMany": decide.authorize_many,
     "filters/plan": decide.plan,
     "billing/check": _billing,
+    "relationships/list": _relationships,
+    "relationships/delete": _unrelate,
     "tenants/get": _tenant,
     "tenants/listChildren": _children,
 }

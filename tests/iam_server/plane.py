@@ -12,7 +12,7 @@ import httpx
 import uvicorn
 
 import given
-from adapters import access, main
+from adapters import main, registry
 from adapters.http.limits import Limits
 from adapters.iam import resolver_key
 from adapters.iam.better.connection import Connection
@@ -22,6 +22,7 @@ from iam_server.http import Server, serving
 from iam_server.model import Iam
 
 SECRET = "whsec_of_the_tests"
+UNLIMITED = Limits(mutations=1e6, reads=1e6, anonymous=1e6)
 
 
 class Plane(given.Plane):
@@ -59,7 +60,7 @@ def cast(iam: Iam) -> dict[str, str]:
 def plane(dsn: str, home: Path, **more: Any) -> Iterator[Plane]:
     """`more` are settings of the connection."""
     at: list[str] = []
-    iam = Iam(access.ACTIONS, resolver.over_http(lambda: at[0], given.RESOLVER))
+    iam = Iam(registry.ACTIONS, resolver.over_http(lambda: at[0], given.RESOLVER))
     tokens = cast(iam)
     key = iam.sign_in("compute", "platform", kind="api-key", identity_kind="service", groups=["iam-reader"])
     keys, secrets = home / "iam-keys", home / "iam-secrets"
@@ -71,7 +72,7 @@ def plane(dsn: str, home: Path, **more: Any) -> Iterator[Plane]:
         )
         with (
             main.running(dsn, to, None, home / "audit.key", resolver=resolver_key.knows(given.RESOLVER)) as wired,
-            _http(wired) as url,
+            listening(wired) as url,
         ):
             at.append(url)
             with httpx.Client(base_url=url, trust_env=False, timeout=30) as app:
@@ -81,10 +82,10 @@ def plane(dsn: str, home: Path, **more: Any) -> Iterator[Plane]:
 
 
 @contextmanager
-def _http(wired: main.Plane) -> Iterator[str]:
-    unlimited = Limits(mutations=1e6, reads=1e6, anonymous=1e6)
+def listening(wired: main.Plane, limits: Limits = UNLIMITED) -> Iterator[str]:
+    """A plane's API on a port of its own; the URL."""
     listener = socket.create_server(("127.0.0.1", 0))
-    config = uvicorn.Config(wired.app(unlimited), log_config=None, access_log=False, lifespan="on")
+    config = uvicorn.Config(wired.app(limits), log_config=None, access_log=False, lifespan="on")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
     thread.start()

@@ -4,15 +4,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from adapters.http import sse
+from adapters.http.limits import Limits
 from iam_server import faults
 from iam_server.hooks import delivery, event
 from iam_server.http import Fault
 from iam_server.jwts import Issuer
 from iam_server.model import Session
-from iam_server.plane import SECRET, Plane, plane
+from iam_server.plane import SECRET, Plane, listening, plane
 
 
 @pytest.fixture
@@ -162,6 +164,8 @@ def test_a_secret_is_rotated_without_a_restart(better: Plane) -> None:
     assert [tell(better, event("webhook:ping"), secret) for secret in (SECRET, "whsec_new")] == [204, 204]
     secrets.write_text("whsec_new\n")
     assert [tell(better, event("webhook:ping"), secret) for secret in (SECRET, "whsec_new")] == [401, 204]
+    secrets.unlink()
+    assert tell(better, event("webhook:ping"), "whsec_new") == 503, "it is delivered again"
 
 
 def test_a_session_jwt_spares_a_question_for_reads_alone(database: str, tmp_path: Path) -> None:
@@ -202,3 +206,17 @@ def test_it_is_told_where_a_request_came_from_and_not_what_the_client_says(datab
 def test_unless_it_is_asked_for_no_address_is_told(better: Plane) -> None:
     better.root.get("/v1/sites", **{HEADER: "198.51.100.7"})
     assert all(HEADER.lower() not in headers for _, _, headers in better.iam.asked)
+
+
+def test_a_flood_of_unknown_tokens_ends_here_and_whoever_is_known_goes_on(better: Plane) -> None:
+    few = Limits(mutations=1e6, reads=1e6, anonymous=0.001)
+    with listening(better.wired, few) as url, httpx.Client(base_url=url, trust_env=False) as http:
+
+        def status(token: str) -> int:
+            return int(http.get("/v1/sites", headers={"authorization": f"Bearer {token}"}).status_code)
+
+        assert [status(better.tokens["root"]), status(better.tokens["operator"])] == [200, 200]
+        better.iam.asked.clear()
+        assert [status(f"guess-{n}") for n in range(20)] == [401] + [429] * 19
+        assert better.iam.count("sts/getCallerIdentity") == 1
+        assert status(better.tokens["root"]) == 200

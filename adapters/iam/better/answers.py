@@ -1,7 +1,7 @@
 """What Better IAM's HTTP interface answers, read strictly: what is not of the contract's form is no answer at all."""
 
 import math
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Final, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 MAX_RETRY_MS: Final = 86_400_000
 
-Code = Annotated[str, Meta(max_length=64, pattern=r"^[A-Za-z0-9_]+\Z")]
+Code = Annotated[str, Meta(max_length=64, pattern=r"^[A-Za-z0-9_-]+\Z")]
 """A stable code, as errors and decisions have: it goes into the log and to callers, so it is nothing else."""
 
 
@@ -75,8 +75,3 @@ def _seconds(header: str | None) -> float | None:
 def whole_seconds(wait: float | None) -> int:
     """How a client is told to wait: at least a second."""
     return max(1, math.ceil(wait or 1))
-
-
-def plain(body: bytes) -> Any:
-    """JSON of any form, for what is decoded in a second step."""
-    return data(body, object)

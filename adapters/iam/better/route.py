@@ -1,5 +1,6 @@
 """`POST /v1/iam/webhook`: where Better IAM tells what happened. The signature is the only credential (iam.md §18)."""
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -17,6 +18,9 @@ from domain import errors
 PATH: Final = "/v1/iam/webhook"
 
 
+log = logging.getLogger(__name__)
+
+
 def handler(
     receiver: Receiver,
     secrets: Callable[[], Sequence[str]],
@@ -27,7 +31,7 @@ def handler(
 
     def receive(raw: bytes, timestamp: str, signature: str) -> None:
         now_ms = int(clock() * 1000)
-        if not verified(secrets(), raw, timestamp, signature, now_ms):
+        if not verified(_read(secrets), raw, timestamp, signature, now_ms):
             raise errors.Unauthenticated("the delivery bears no signature of just now by a secret that is known here")
         try:
             receiver.receive(raw, now_ms)
@@ -44,3 +48,12 @@ def handler(
         return respond.Reply(204, b"")
 
     return deliver
+
+
+def _read(secrets: Callable[[], Sequence[str]]) -> Sequence[str]:
+    """A delivery that nobody can verify now is delivered again (iam.md §18)."""
+    try:
+        return secrets()
+    except (OSError, UnicodeDecodeError) as problem:
+        log.error("the secrets of webhooks cannot be read: %s", problem)
+        raise errors.Unavailable("the delivery cannot be verified just now; deliver it again") from None

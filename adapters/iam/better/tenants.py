@@ -114,7 +114,7 @@ class TenantTree:
         return self.trouble is None
 
     def _read(self) -> tuple[tuple[Tenant, ...], frozenset[str]]:
-        keys = self._keys_by_tenant()
+        keys = by_tenant(self._client, self._keys())
         if self._root not in keys:
             raise WrongTree(f"none of the service keys is one of the root tenant {self._root}")
         body = {"tenantId": self._root}
@@ -144,17 +144,18 @@ class TenantTree:
         unread.add(parent.id)
         return []
 
-    def _keys_by_tenant(self) -> dict[str, str]:
-        """Each key is asked whose it is; one that is no longer good is passed over, and named by its place."""
-        found: dict[str, str] = {}
-        for place, key in enumerate(self._keys(), 1):
-            try:
-                caller = self._client.call("sts/getCallerIdentity", {}, CallerIdentity, key)
-            except (errors.Unauthenticated, Failed) as no:
-                log.error("service key %d is not taken: %s", place, no)
-                continue
-            found[caller.tenant_id] = key
-        return found
+
+def by_tenant(client: Client, keys: Sequence[str]) -> dict[str, str]:
+    """Each key is asked whose it is; one that is no longer good is passed over, and named by its place."""
+    found: dict[str, str] = {}
+    for place, key in enumerate(keys, 1):
+        try:
+            caller = client.call("sts/getCallerIdentity", {}, CallerIdentity, key)
+        except (errors.Unauthenticated, Failed) as no:
+            log.error("service key %d is not taken: %s", place, no)
+            continue
+        found[caller.tenant_id] = key
+    return found
 
 
 def _few(names: Collection[str]) -> str:

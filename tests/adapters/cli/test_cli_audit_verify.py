@@ -108,3 +108,20 @@ def test_a_key_that_is_none_is_refused(house: Audited, database: str, key: str) 
     result = verify(database, "--key", key)
     assert result.exit_code == 2
     assert "--key: " in result.output
+
+
+def test_a_tree_without_a_checkpoint_is_said_to_be_vouched_for_by_nothing(house: Audited, database: str) -> None:
+    house.connection.execute("DELETE FROM audit_checkpoints")
+    result = verify(database, "--key", house.signer.key.vkey)
+    assert "no checkpoint vouches for the tree" in result.output
+
+
+def test_a_database_that_does_not_say_which_log_it_is_is_told(house: Audited, database: str, tmp_path: Path) -> None:
+    path = tmp_path / "audit.key"
+    path.write_bytes(house.private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    path.chmod(0o600)
+    house.connection.execute("DELETE FROM log_identity")
+    for more in ((), ("--data-dir", str(tmp_path))):
+        result = verify(database, *more)
+        assert (result.exit_code, "which log it is of is not recorded any more" in result.output) == (1, True)
+    house.connection.execute("INSERT INTO log_identity (incarnation) VALUES ('again')")

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from adapters import access
 from adapters.cli import main
 from adapters.iam import tokens
+from adapters.iam.access_file import AccessFileError
 
 OLD = tokens.digest("old")
 FILE = f"""\
@@ -139,3 +141,13 @@ def test_check_tells_what_a_file_holds_or_what_is_wrong(path: Path) -> None:
     assert "roles.r.statements[0].resources: must be a list" in ran.stderr
     ran = run(path, "check", "--json", group="iam")
     assert (ran.exit_code, json.loads(ran.stdout)["valid"]) == (1, False)
+
+
+def test_check_refuses_what_a_server_would_refuse_at_its_start(path: Path) -> None:
+    """Joining is decided by its token and never by a policy: there is no such action."""
+    rule = 'effect = "allow"\nactions = ["compute:nodes:join"]\nresources = ["*"]\n'
+    path.write_text(FILE + f"[roles.r]\nversion = 1\n[[roles.r.statements]]\n{rule}")
+    with pytest.raises(AccessFileError, match="there is no action"):
+        access.root_tenant(path)
+    assert "there is no action 'compute:nodes:join'" in run(path, "check", group="iam").stderr
+    assert run(path, "create", "--identity", "root").exit_code == 1

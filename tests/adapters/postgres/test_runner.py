@@ -18,7 +18,7 @@ from domain import site
 from domain.event import Recorded
 from facts import Facts, at_once
 from given import Plane
-from projections.projection import Async, Inline, Read, Write
+from projections.projection import Async, Inline, Write, asking_nothing
 
 TABLES = """
 CREATE TABLE counted (position bigint NOT NULL, name text NOT NULL);
@@ -36,13 +36,13 @@ class Counting:
     def __init__(self) -> None:
         self.before: Callable[[Recorded], object] = lambda recorded: None
 
-    def apply(self, read: Read, batch: Sequence[Recorded]) -> Iterator[Write]:
+    def writes(self, batch: Sequence[Recorded]) -> Iterator[Write]:
         for recorded in batch:
             self.before(recorded)
             yield "INSERT INTO counted VALUES (%s, %s)", (recorded.position, recorded.stream)
 
     def named(self, name: str) -> Async:
-        return Async(name, TABLES, self.apply)
+        return Async(name, TABLES, asking_nothing(self.writes))
 
 
 @pytest.fixture
@@ -196,7 +196,9 @@ class TestPoison:
         """An index entry that is too large (54000) is no outage: it would stop every projection for ever, unnamed."""
         counting = Counting()
         follower(given.connections, counting, dsn=database)
-        long = Async("long", "CREATE TABLE long (name text PRIMARY KEY);", lambda read, batch: [(LONG, (NOISE,))])
+        long = Async(
+            "long", "CREATE TABLE long (name text PRIMARY KEY);", asking_nothing(lambda batch: [(LONG, (NOISE,))])
+        )
         runner.create_tables(database, [long])
         both = Runner(given.connections, [counting.named("counted"), long])
         both.load()
@@ -239,7 +241,7 @@ class TestPoison:
 
 def test_tables_that_changed_are_named_and_nothing_is_dropped(given: Facts, database: str) -> None:
     assert runner.create_tables(database, [Counting().named("counted")]) == []
-    changed = Async("counted", TABLES + "CREATE INDEX ON counted (name);", Counting().apply)
+    changed = Async("counted", TABLES + "CREATE INDEX ON counted (name);", asking_nothing(Counting().writes))
     assert runner.create_tables(database, [changed]) == ["counted"]
     assert counted(given) == []
 
