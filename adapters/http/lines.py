@@ -15,24 +15,24 @@ from litestar.types import Receive, Scope, Send
 from domain import errors
 from domain.operation import Answer
 
+from .slots import Slots
 from .sse import gone
 from .threads import Workers
 
 _log = logging.getLogger("better_compute.http")
 
 MEDIA_TYPE: Final = b"application/jsonl"
-MOST: Final = 8
+SLOTS: Final = Slots("exports", most=8, of_one=3)
 SECONDS: Final = 3600.0
 STALL_SECONDS: Final = 60.0
-_open: set["Lines"] = set()
 
 
 class Lines:
-    """One answer in pieces of whole lines; more than MOST at once in a process are told to come back."""
+    """One answer in pieces of whole lines, to a tenant that has a slot for it; else it is told to come back."""
 
-    def __init__(self, answer: Answer, workers: Workers) -> None:
-        if len(_open) >= MOST:
-            raise errors.Unavailable("too many exports are being sent here; try again")
+    def __init__(self, answer: Answer, workers: Workers, tenant_id: str) -> None:
+        SLOTS.check(tenant_id)
+        self._tenant_id = tenant_id
         self._pieces: Iterator[bytes] = answer.body
         self._workers = workers
         self._headers = [(b"content-type", MEDIA_TYPE), (b"x-accel-buffering", b"no")]
@@ -40,15 +40,14 @@ class Lines:
             self._headers.append((b"x-position", b"%d" % answer.position))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        _open.add(self)
         left = asyncio.ensure_future(gone(receive))
         try:
-            await send({"type": "http.response.start", "status": 200, "headers": self._headers})
-            if await self._pour(send, left):
-                await send({"type": "http.response.body", "body": b"", "more_body": False})
+            with SLOTS.taken(self._tenant_id):
+                await send({"type": "http.response.start", "status": 200, "headers": self._headers})
+                if await self._pour(send, left):
+                    await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
             left.cancel()
-            _open.discard(self)
 
     async def _pour(self, send: Send, left: "asyncio.Future[None]") -> bool:
         """Whether all of it was sent: not to a client that left, that stalls or that takes all day."""

@@ -59,12 +59,8 @@ def handler(operation: Operation, wiring: Wiring, location: str | None) -> HTTPR
                 raw = await body.read(request.receive, headers)
             path = scope["path_params"]
             asked = decode.request_of(shape, path, scope["query_string"], raw)
-            if operation.streaming == "lines":
-                return Lines(await wiring.workers.run(lambda: wiring.dispatch(operation, asked, call)), wiring.workers)
-            if operation.streaming == "events":
-                asked = replace(asked, after=resumed(headers, asked.after))  # type: ignore[attr-defined]
-                answer = await wiring.workers.run(lambda: wiring.dispatch(operation, asked, call))
-                return Streaming(answer.body, wiring.workers)
+            if operation.streaming is not None:
+                return await _stream(operation, wiring, asked, call, headers)
             encoded = await wiring.workers.run(lambda: _answer(operation, wiring.dispatch, asked, call))
             where = location and _PLACEHOLDER.sub(lambda match: path[match[1]], location)
             return respond.reply(encoded, where, headers.get(b"if-none-match") if operation.in_url else None)
@@ -74,6 +70,18 @@ def handler(operation: Operation, wiring: Wiring, location: str | None) -> HTTPR
     path = _PLACEHOLDER.sub(r"{\1:str}", operation.path)
     made: HTTPRouteHandler = _DECORATORS[operation.verb](path, name=operation.name, status_code=200)(handle)
     return made
+
+
+async def _stream(
+    operation: Operation, wiring: Wiring, asked: Any, call: Call, headers: dict[bytes, str]
+) -> Lines | Streaming:
+    tenant_id = call.session.tenant_id if call.session else ""
+    if operation.streaming == "events":
+        asked = replace(asked, after=resumed(headers, asked.after))
+    answer = await wiring.workers.run(lambda: wiring.dispatch(operation, asked, call))
+    if operation.streaming == "lines":
+        return Lines(answer, wiring.workers, tenant_id)
+    return Streaming(answer.body, wiring.workers, tenant_id)
 
 
 def headers_of(scope: Scope) -> dict[bytes, str]:

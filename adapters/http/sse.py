@@ -17,11 +17,12 @@ from litestar.types import Receive, Scope, Send
 
 from domain import errors
 
+from .slots import Slots
 from .threads import Workers
 
 _log = logging.getLogger("better_compute.http")
 
-MOST: Final = 64
+SLOTS: Final = Slots("event streams", most=64, of_one=16)
 SECONDS: Final = 60.0
 LOOK_SECONDS: Final = 0.1
 PING_SECONDS: Final = 15.0
@@ -29,29 +30,27 @@ _HEADERS: Final = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"x-accel-buffering", b"no"),
 ]
-_open: set["Streaming"] = set()
 
 
 class Streaming:
-    """One listener's stream; more than MOST at once in a process are told to come back."""
+    """One listener's stream, to a tenant that has a slot for it; else it is told to come back."""
 
-    def __init__(self, feed: Any, workers: Workers) -> None:
-        if len(_open) >= MOST:
-            raise errors.Unavailable("too many event streams are open here; try again")
+    def __init__(self, feed: Any, workers: Workers, tenant_id: str) -> None:
+        SLOTS.check(tenant_id)
+        self._tenant_id = tenant_id
         self._feed = feed
         self._workers = workers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        _open.add(self)
         left = asyncio.ensure_future(gone(receive))
         try:
-            await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
-            await self._pour(send, left)
-            if not left.done():
-                await send({"type": "http.response.body", "body": b"", "more_body": False})
+            with SLOTS.taken(self._tenant_id):
+                await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
+                await self._pour(send, left)
+                if not left.done():
+                    await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
             left.cancel()
-            _open.discard(self)
 
     async def _pour(self, send: Send, left: "asyncio.Future[None]") -> None:
         """Until the client has gone or the time is up; what is there already is sent at least once."""

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from adapters.http import lines
+from adapters.http.slots import Slots
 from adapters.http.threads import Workers
 from domain import errors
 from domain.operation import Answer
@@ -62,7 +63,9 @@ def run(client: Callable[[], Client], source: Source, position: int | None = 7) 
     async def answer() -> Client:
         workers, there = Workers(2, 8), client()
         try:
-            await lines.Lines(Answer(body=iter(source), position=position), workers)({}, there.receive, there.send)  # type: ignore[arg-type]
+            await lines.Lines(Answer(body=iter(source), position=position), workers, "acme")(
+                {}, there.receive, there.send
+            )  # type: ignore[arg-type]
         finally:
             workers.close()
         return there
@@ -102,7 +105,7 @@ def test_what_fails_on_the_way_leaves_it_incomplete() -> None:
     async def answer() -> Client:
         workers, there = Workers(1, 1), Client()
         source = Source(2, errors.Unavailable("the database is away"))
-        await lines.Lines(Answer(body=iter(source)), workers)({}, there.receive, there.send)  # type: ignore[arg-type]
+        await lines.Lines(Answer(body=iter(source)), workers, "acme")({}, there.receive, there.send)  # type: ignore[arg-type]
         workers.close()
         return there
 
@@ -111,7 +114,20 @@ def test_what_fails_on_the_way_leaves_it_incomplete() -> None:
     assert not there.complete
 
 
-def test_more_than_so_many_at_once_are_told_to_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "MOST", 0)
+def test_more_than_so_many_at_once_are_told_to_come_back_and_no_tenant_has_all_of_them() -> None:
+    slots = Slots("exports", most=3, of_one=2)
+    with slots.taken("acme"):
+        slots.check("acme")
+        with slots.taken("acme"):
+            slots.check("globex")
+            with pytest.raises(errors.Unavailable, match="your tenant has 2 exports open"):
+                slots.check("acme")
+            with slots.taken("globex"), pytest.raises(errors.Unavailable, match="too many exports"):
+                slots.check("initech")
+    slots.check("acme")
+
+
+def test_an_export_takes_its_tenants_slot_while_it_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "SLOTS", Slots("exports", most=8, of_one=0))
     with pytest.raises(errors.Unavailable):
-        lines.Lines(Answer(body=iter([b""])), Workers(1, 1))
+        lines.Lines(Answer(body=iter([b""])), Workers(1, 1), "acme")

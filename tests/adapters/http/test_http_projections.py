@@ -46,7 +46,7 @@ def test_a_read_model_that_shows_everything_lags_by_nothing(plane: Plane) -> Non
     assert gauges(plane, "lag_events") == dict.fromkeys(NAMES, 0)
     assert gauges(plane, "failed") == dict.fromkeys(NAMES, 0)
     said = checks(plane, 200)
-    assert said == {"database": "ok", "projectionLag": 0, "projections": "ok", "follower": "ok"}
+    assert said == {"database": "ok", "projectionLag": 0, "projections": "ok", "follower": "ok", "accessFile": "ok"}
 
 
 def test_the_meaning_of_each_number_is_told_with_it(plane: Plane) -> None:
