@@ -31,7 +31,7 @@ AsOf = Annotated[
     str,
     Meta(
         pattern=r"^@?[0-9]{1,18}$(?!\n)",
-        description="as it was known at this instant (epoch ms) or log position (@1234); lists are then sorted by id",
+        description="as it was known at this instant (epoch ms) or position (@1234); lists of things then go by id",
     ),
 ]
 

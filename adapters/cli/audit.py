@@ -23,7 +23,7 @@ WHERE t <= %s
 
 @click.group()
 def audit() -> None:
-    """Replay what happened, compare the live tables with the log, and the log with its evidence."""
+    """Who did what; replay it, export it, and prove it: log against tables, evidence and checkpoints."""
 
 
 @audit.command()
@@ -56,6 +56,7 @@ def replay(
     if stream is not None and (tenant is not None or summary):
         raise click.UsageError("--stream is one thing: it takes neither --tenant nor --summary")
     with database.reached(database_url, data_dir) as dsn, audit_replay.opened(dsn) as connection:
+        database.check_tenant(connection, tenant)
         upto = bound(connection)
         upto = audit_replay.END if upto is None else upto
         try:

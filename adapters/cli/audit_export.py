@@ -62,8 +62,7 @@ def export(
     ask = Ask(tenant_id=tenant, first=first, limit=limit, since=since)
     with database.reached(database_url, data_dir) as dsn, pool(dsn, 1, application_name="audit export") as connections:
         with connections.connection() as connection:
-            if tenant is not None and not written.known(connection, tenant):
-                raise click.ClickException(f"the log knows no tenant {tenant!r}")
+            database.check_tenant(connection, tenant)
             note, key = _signed(connection, audit_key_file, vkey, database_url, data_dir)
         try:
             pieces = written.lines(connections.connection, ask, note, key)

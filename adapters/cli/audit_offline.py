@@ -31,7 +31,10 @@ def verify(path: Path, kept: Path | None, vkey: str | None, keep: Path | None) -
         click.echo(tables.printable(str(fault)))
     if not verdict.good:
         more = verdict.faults.count - len(verdict.faults.told)
-        click.echo((f"… and {more:,} more; " if more else "") + f"{verdict.faults.count:,} faults: nothing is proved")
+        click.echo(
+            (f"… and {more:,} more; " if more else "")
+            + f"{tables.counted(verdict.faults.count, 'fault')}: nothing is proved"
+        )
         raise SystemExit(1)
     if keep is not None:
         _keep(keep, verdict)

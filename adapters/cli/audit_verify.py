@@ -76,7 +76,7 @@ def _database(database_url: str | None, data_dir: Path | None, vkeys: tuple[str,
     if found.later:
         click.echo(f"{found.later:,} later events are not taken in yet")
     if found.faults:
-        click.echo(f"{found.faults:,} faults")
+        click.echo(tables.counted(found.faults, "fault"))
         raise SystemExit(1)
 
 

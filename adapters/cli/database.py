@@ -43,3 +43,11 @@ def reached(database_url: str | None, data_dir: Path | None) -> Iterator[str]:
     except psycopg.errors.UndefinedTable as problem:
         lacks = problem.diag.message_primary
         raise click.ClickException(f"the database: {lacks}; run `better-compute migrate` first") from problem
+
+
+def check_tenant(connection: Any, tenant: str | None) -> None:
+    """Refuse a tenant that the log does not know, rather than to show nothing of it."""
+    from adapters.postgres import export
+
+    if tenant is not None and not export.known(connection, tenant):
+        raise click.ClickException(f"the log knows no tenant {tenant!r}")

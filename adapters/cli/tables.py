@@ -28,6 +28,11 @@ def printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else _escaped(letter) for letter in text)
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things in words: `1 fault`, `2,000 faults`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def instant(milliseconds: int) -> str:
     """Epoch ms as ISO 8601 UTC; a number that is no instant of a calendar stays a number."""
     try:

@@ -113,7 +113,8 @@ def test_the_whole_log_is_shown_step_by_step_and_then_what_each_kind_came_to(
     until = whole(database, "--until", f"@{second[0]}")
     assert (len(until), until[-1]["things"], until[-1]["events"]) == (8, 2, 7)
     assert whole(database, "--until", f"@{first[0] - 1}") == []
-    assert whole(database, "--tenant", "nobody") == []
+    mistyped = CliRunner().invoke(replay, ("--database-url", database, "--tenant", "nobody"))
+    assert (mistyped.exit_code, mistyped.output) == (1, "Error: the log knows no tenant 'nobody'\n")
 
 
 def test_people_get_a_table(database: str, connection: psycopg.Connection) -> None:

@@ -63,9 +63,8 @@ def run(client: Callable[[], Client], source: Source, position: int | None = 7) 
     async def answer() -> Client:
         workers, there = Workers(2, 8), client()
         try:
-            await lines.Lines(Answer(body=iter(source), position=position), workers, "acme")(
-                {}, there.receive, there.send
-            )  # type: ignore[arg-type]
+            sent = lines.Lines(Answer(body=iter(source), position=position), workers, "acme")
+            await sent({}, there.receive, there.send)  # type: ignore[arg-type]
         finally:
             workers.close()
         return there
