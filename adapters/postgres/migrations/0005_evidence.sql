@@ -12,7 +12,7 @@ CREATE TABLE audit_chain (
 
 -- The tree over the whole log, 256 hashes a row (C2SP tlog-tiles); `positions` are the leaves', at level 0.
 CREATE TABLE audit_tiles (
-    level integer NOT NULL,
+    level bigint NOT NULL,
     index bigint NOT NULL,
     hashes bytea NOT NULL,
     positions bigint[] NOT NULL,
