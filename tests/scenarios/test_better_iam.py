@@ -125,7 +125,7 @@ def test_without_an_answer_nothing_happens_and_the_caller_may_try_again(better: 
 
 def test_a_better_iam_that_is_down_lets_nobody_in(better: Plane) -> None:
     better.server.stop()
-    head = better.head()
+    head = better.settle()
     assert better.root.post("/v1/sites", {"name": "n", "kind": "shared", "iamRegion": "eu-north"}).status_code == 503
     assert better.acme.get("/v1/reservations").status_code == 503
     ready = better.app.get("/health/ready")
