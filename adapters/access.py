@@ -95,7 +95,7 @@ def _better(to: connection.Connection, store: EventStore) -> Access:
         directory.record(store, tenants, unread=unread)
 
     tree = TenantTree(client, to.root_tenant, keys, record)
-    authorizer = BetterIam(client, to.root_tenant, tree.tenants)
+    authorizer = BetterIam(client, to.root_tenant)
     jwts = None
     if to.jwt_audience is not None:
         jwts = SessionJwts(KeySet(client), to.issuer, frozenset([to.jwt_audience]), to.root_tenant)

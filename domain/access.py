@@ -158,6 +158,3 @@ class Authorizer(Protocol):
 
     def allowed(self, session: Session, action: str, resources: Sequence[Resource]) -> Sequence[bool]:
         """Decides on existing things for reading, where no plan says it; uses up no confirmation (iam.md §6)."""
-
-    def tenants(self) -> Sequence[Tenant]:
-        """The tenant tree as it is now, the root first."""

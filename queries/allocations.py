@@ -6,7 +6,6 @@ A pool's owner sees those on its nodes, a tenant its own. One that never began l
 from typing import Annotated, Final, Literal, LiteralString
 
 from msgspec import Meta, Struct
-from msgspec.structs import replace
 
 from domain import errors
 from domain.operation import Answer, KnownListing, Operation, Page
@@ -80,21 +79,25 @@ _ROWS = past.Rows(
     + over(_SHOWN, devices="device_bookings", scalars="scalar_bookings", states="reservations"),
     "SELECT placed.id, " + over(_SHOWN, devices=bookings_past.DEVICES, scalars=bookings_past.SCALARS, states=_WAS),
 )
-_WHOSE: Final[LiteralString] = """
-LEFT JOIN LATERAL (
-    SELECT b.reservation_id, pools.tenant_id = %(tenant)s AS own
-    FROM devices AS b JOIN pools ON pools.id = b.pool_id WHERE b.allocation_id = listed.id LIMIT 1
-) AS whose ON true
-"""
-SEEN = Through(
-    "compute-reservation",
-    thing="whose.reservation_id",
-    joined=over(_WHOSE, devices="device_bookings"),
-    own="coalesce(whose.own, false)",
-)
-"""Of its own pools the caller sees all, elsewhere what belongs to reservations that it may get."""
 
-WAS_SEEN = replace(SEEN, joined=over(_WHOSE, devices=bookings_past.DEVICES))
+
+def seen(allocation: LiteralString, devices: LiteralString) -> Through:
+    """Of its own pools the caller sees all, elsewhere what belongs to reservations that it may get.
+
+    `allocation` is the id of a listed row's allocation, `devices` what was booked: now, or as it was.
+    """
+    whose: LiteralString = (
+        "LEFT JOIN LATERAL (SELECT b.reservation_id, pools.tenant_id = %(tenant)s AS own "
+        "FROM devices AS b JOIN pools ON pools.id = b.pool_id WHERE b.allocation_id = "
+        + allocation
+        + " LIMIT 1) AS whose ON true"
+    )
+    joined = over(whose, devices=devices)
+    return Through("compute-reservation", thing="whose.reservation_id", joined=joined, own="coalesce(whose.own, false)")
+
+
+SEEN = seen("listed.id", "device_bookings")
+WAS_SEEN = seen("listed.id", bookings_past.DEVICES)
 
 
 def list_(query: List, read: Reader) -> Answer:

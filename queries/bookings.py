@@ -3,15 +3,13 @@
 from typing import Annotated, Final, LiteralString
 
 from msgspec import Meta, Struct
-from msgspec.structs import replace
 
 from domain import errors
 from domain.operation import Answer, KnownListing, Operation, Page
 from projections import bookings_past
-from queries import past
+from queries import allocations, past
 from queries.past import over
 from queries.reading import Reader, filters
-from queries.sight import Through
 
 
 class List(KnownListing, frozen=True, kw_only=True):
@@ -58,22 +56,9 @@ _ROWS = past.Rows(
     "SELECT lower(b.during), " + _ID + ", 0::bigint, " + over(_SHOWN, devices="device_bookings"),
     "SELECT " + _ID + ", " + over(_SHOWN, devices=bookings_past.DEVICES),
 )
-_WHOSE: Final[LiteralString] = """
-LEFT JOIN LATERAL (
-    SELECT b.reservation_id, pools.tenant_id = %(tenant)s AS own
-    FROM devices AS b JOIN pools ON pools.id = b.pool_id
-    WHERE b.allocation_id = split_part(listed.id, '|', 2) LIMIT 1
-) AS whose ON true
-"""
-SEEN = Through(
-    "compute-reservation",
-    thing="whose.reservation_id",
-    joined=over(_WHOSE, devices="device_bookings"),
-    own="coalesce(whose.own, false)",
-)
-"""As of allocations: all on the caller's own pools, elsewhere what its reservations have."""
-
-WAS_SEEN = replace(SEEN, joined=over(_WHOSE, devices=bookings_past.DEVICES))
+_ALLOCATION: Final[LiteralString] = "split_part(listed.id, '|', 2)"
+SEEN = allocations.seen(_ALLOCATION, "device_bookings")
+WAS_SEEN = allocations.seen(_ALLOCATION, bookings_past.DEVICES)
 
 
 def list_(query: List, read: Reader) -> Answer:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from commands.gatekeeper import Gatekeeper
 from domain import errors
-from domain.access import Decision, Foresight, Plan, Resource, Session, Tenant
+from domain.access import Decision, Foresight, Plan, Resource, Session
 from given import RESOLVER, Client, Plane
 
 Asked = tuple[str, str, dict[str, Any]]
@@ -92,8 +92,4 @@ class Outside:
 
     def allowed(self, session: Session, action: str, resources: Sequence[Resource]) -> Sequence[bool]:
         found: Sequence[bool] = self._inner.allowed(session, action, resources)
-        return found
-
-    def tenants(self) -> Sequence[Tenant]:
-        found: Sequence[Tenant] = self._inner.tenants()
         return found

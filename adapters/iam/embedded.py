@@ -12,7 +12,7 @@ from typing import Any
 from adapters.iam import access_file, tokens
 from adapters.iam.directory import Directory, Principal
 from domain import access, catalog, policy
-from domain.access import Decision, Foresight, Plan, Resource, Session, Tenant
+from domain.access import Decision, Foresight, Plan, Resource, Session
 from domain.policy import algebra, filters, planning
 
 log = logging.getLogger(__name__)
@@ -72,10 +72,6 @@ class Embedded:
     def digest(self) -> str:
         """SHA-256 hex of the file in force."""
         return self._directory.file.digest
-
-    def tenants(self) -> Sequence[Tenant]:
-        tenants = self._directory.file.tenants.values()
-        return sorted(tenants, key=lambda tenant: (tenant.parent is not None, tenant.id))
 
     def identify(self, token: str) -> Session | None:
         """Looks the token's hash up, so that the time taken tells nothing of any token but the caller's."""

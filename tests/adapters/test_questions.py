@@ -7,7 +7,7 @@ import pytest
 
 from adapters.questions import MOST, NotYet, Questions
 from domain import errors
-from domain.access import Decision, Foresight, Plan, Resource, Session, Tenant
+from domain.access import Decision, Foresight, Plan, Resource, Session
 
 ALICE = Session("acme", "alice", "user", "ses_1", "user")
 THINGS = [Resource("compute-pool", id, "acme", {"region": "eu"}) for id in ("pool_1", "pool_2")]
@@ -39,9 +39,6 @@ class Decider:
     def allowed(self, session: Session, action: str, resources: Sequence[Resource]) -> Sequence[bool]:
         self.asked.append(("allowed", self.within))
         return [True for _ in resources]
-
-    def tenants(self) -> Sequence[Tenant]:
-        return ()
 
 
 def ask(decider: Decider, questions: Questions) -> list[Any]:

@@ -18,7 +18,7 @@ from adapters.watch import NodeWatch
 from adapters.worker import Worker
 from commands.controllers import clockwatch
 from commands.ports import Ports
-from domain.access import Decision, Plan, Resource, Session, Tenant
+from domain.access import Decision, Plan, Resource, Session
 from domain.event import Recorded
 from domain.operation import Answer, Call
 from histories.clock import Clock
@@ -43,9 +43,6 @@ class Everything:
 
     def allowed(self, session: Session, action: str, resources: Sequence[Resource]) -> Sequence[bool]:
         return [True] * len(resources)
-
-    def tenants(self) -> Sequence[Tenant]:
-        return ()
 
 
 class Ids:

@@ -5,7 +5,7 @@ yes.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from msgspec import Struct
@@ -14,7 +14,7 @@ from adapters.iam.better import identity, planning
 from adapters.iam.better.answers import Code, Failed, Unknown
 from adapters.iam.better.client import Client
 from domain import access, errors
-from domain.access import Decision, Foresight, Plan, Resource, Session, Tenant
+from domain.access import Decision, Foresight, Plan, Resource, Session
 
 log = logging.getLogger(__name__)
 
@@ -45,14 +45,13 @@ class _Checks(Struct, frozen=True):
 
 
 class BetterIam:
-    """`root_tenant` is the tenant that is the platform itself; `tree` gives the tenants as they were last read."""
+    """`root_tenant` is the tenant that is the platform itself."""
 
     needs_committed_draft = True
 
-    def __init__(self, client: Client, root_tenant: str, tree: Callable[[], Sequence[Tenant]] = lambda: ()) -> None:
+    def __init__(self, client: Client, root_tenant: str) -> None:
         self._client = client
         self._root_tenant = root_tenant
-        self._tree = tree
 
     def identify(self, token: str) -> Session | None:
         if not token or identity.is_garbage(token):
@@ -103,9 +102,6 @@ class BetterIam:
         for start in range(0, len(resources), CHECKS):
             found += self._checked(session, action, resources[start : start + CHECKS])
         return found
-
-    def tenants(self) -> Sequence[Tenant]:
-        return self._tree()
 
     def _checked(self, session: Session, action: str, chunk: Sequence[Resource]) -> list[bool]:
         """One thing that Better IAM cannot find spoils the whole batch: halves of it tell which (iam.md §8)."""

@@ -58,16 +58,11 @@ class TenantTree:
         self._record = record
         self.trouble: str | None = "not read yet"
         """Why the tree that is known is not of now; it names nothing secret."""
-        self._known: tuple[Tenant, ...] = ()
         self._unread: frozenset[str] = frozenset()
         self._wanted = Event()
         self._stopping = Event()
         self._reading = Lock()
         self._thread = Thread(target=self._run, name="tenant-tree", daemon=True)
-
-    def tenants(self) -> Sequence[Tenant]:
-        """The tree as it was last read, the root first."""
-        return self._known
 
     def changed(self) -> None:
         """Something happened to a tenant: read soon."""
@@ -89,7 +84,7 @@ class TenantTree:
             self._record(tenants, unread)
             if unread != self._unread:
                 log.info("no service key of these tenants, their children are as the log has them: %s", _few(unread))
-            self._known, self._unread = tenants, unread
+            self._unread = unread
 
     def _run(self) -> None:
         every = 0.0

@@ -64,7 +64,6 @@ def test_the_root_comes_first_and_children_of_tenants_without_a_key_are_not_know
     assert tenants[0] == Tenant("platform", None, "active", "organization")
     assert {one.id for one in tenants} == {"platform", "acme", "globex"}
     assert unread == {"acme", "globex"}
-    assert world.tree.tenants()[0].id == "platform"
 
 
 def test_a_key_of_a_tenant_shows_what_is_below_it(world: World) -> None:
@@ -134,7 +133,6 @@ def test_children_that_are_none_leave_the_tree_as_it_is(world: World, children: 
     with pytest.raises((WrongTree, errors.Unavailable)):
         world.read()
     assert len(world.recorded) == 1
-    assert len(world.tree.tenants()) == 3
 
 
 def test_a_root_that_has_a_parent_is_another_platforms(world: World) -> None:

@@ -321,14 +321,6 @@ def test_a_load_that_could_not_be_told_does_not_count_and_is_tried_again(path: P
     assert authorizer.digest != digest
 
 
-def test_the_tree_starts_with_the_root(authorizer: embedded.Embedded) -> None:
-    assert [(tenant.id, tenant.parent) for tenant in authorizer.tenants()] == [
-        ("platform", None),
-        ("acme", "platform"),
-        ("lab", "acme"),
-    ]
-
-
 def test_the_demo_has_a_token_for_every_part(tmp_path: Path) -> None:
     text, minted = demo_access()
     path = tmp_path / "access.toml"
