@@ -12,7 +12,7 @@ from given import Plane
 BY_CHECKPOINT = {
     "progress at nothing": "UPDATE audit_progress SET size = 0",
     "progress behind": "UPDATE audit_progress SET size = size - 1",
-    "a leaf changed": "UPDATE audit_tiles SET hashes = overlay(hashes PLACING '\\x00'::bytea FROM 9) WHERE level = 0",
+    "a leaf changed": "UPDATE audit_tiles SET hashes = set_byte(hashes, 8, 255 - get_byte(hashes, 8)) WHERE level = 0",
     "checkpoints that are none": "UPDATE audit_checkpoints SET note = 'x'",
 }
 BY_TREE = {
