@@ -62,11 +62,11 @@ def root_tenant(source: Source) -> str:
     return source.root_tenant
 
 
-def beside(source: Source, name: str) -> Path:
-    """A file of this name where the access file is; beside a Better IAM nothing lies."""
+def home(source: Source) -> Path:
+    """The directory of the access file; a Better IAM has none."""
     if not isinstance(source, Path):
-        raise ValueError(f"with a Better IAM the place of {name} has to be named")
-    return source.with_name(name)
+        raise ValueError("with a Better IAM the places of keys and blobs have to be named")
+    return source.parent
 
 
 def access(source: Source, store: EventStore) -> Access:

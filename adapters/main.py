@@ -7,6 +7,7 @@ from pathlib import Path
 
 import psycopg
 from litestar.types import ASGIApp
+from msgspec import Struct
 from prometheus_client import CollectorRegistry
 
 from adapters import access, audit_key
@@ -22,6 +23,9 @@ from adapters.http.app import create_app
 from adapters.http.health import Health
 from adapters.http.limits import Limits
 from adapters.ids import Mint
+from adapters.images import blobs, instance_key
+from adapters.images.signatures import Signatures
+from adapters.images.user_data import UserData
 from adapters.postgres import evidence, gauges, migrate, reader, retention, runner
 from adapters.postgres.budgets import Budgets
 from adapters.postgres.follower import Follower
@@ -33,7 +37,7 @@ from adapters.removals import Removing
 from adapters.watch import NodeWatch
 from adapters.worker import Worker
 from commands.gatekeeper import MINUTE_MS
-from commands.ports import Ports
+from commands.ports import Images, Ports
 from domain import node
 from domain.event import Recorded
 from projections import table
@@ -53,6 +57,18 @@ _TOLD = (
 """What a node's session has to look at: its NodeSpec, its commands, and whether it is the node's session still."""
 
 
+class Files(Struct, frozen=True):
+    """Where the keys lie, and the directory of images' bytes."""
+
+    audit_key: Path
+    instance_key: Path
+    blobs: Path
+
+
+def files_in(home: Path) -> Files:
+    return Files(home / audit_key.NAME, home / instance_key.NAME, home / "blobs")
+
+
 class Plane:
     """Everything of one process, wired; made by `running`."""
 
@@ -60,7 +76,7 @@ class Plane:
         self,
         dsn: str,
         source: access.Source,
-        key: Path,
+        files: Files,
         commands: Pool,
         reads: Pool,
         following: Pool,
@@ -75,6 +91,10 @@ class Plane:
         self.authorizer = self.access.authorizer
         self.calendars = Calendars(self.head, self._wait)
         self.runner = runner.Runner(following, table.ASYNC)
+        self.blobs = blobs.Directory(files.blobs)
+        self.instance_key = instance_key.read_or_make(files.instance_key)
+        self.user_data = UserData(commands, self.instance_key.sealing)
+        self.images = Images(self.blobs, Signatures(), self.user_data)
         self.ports = Ports(
             self.store,
             self.authorizer,
@@ -83,12 +103,13 @@ class Plane:
             self.mint,
             lambda: f"bcjt_{secrets.token_urlsafe(32)}",
             Budgets(commands),
+            self.images,
             self.access.billing,
         )
         self.gateway = Gateway(self.store, audience=AUDIENCE, new_id=self.mint)
         consumers = (self.calendars.consume, self.runner.apply, self._tell_gateway)
         self.follower = Follower(following, consumers, at_rest=self.runner.at_rest)
-        self.evidence = _evidence(self, commands, key)
+        self.evidence = _evidence(self, commands, files.audit_key)
         self.removing = _removing(self, commands)
         library = Library(reads, self.evidence.sign, self.evidence.key)
         self.dispatcher = Dispatcher(self.ports, self.store, reads, self.shown, self._wait_shown, self.head, library)
@@ -197,14 +218,14 @@ def running(
     dsn: str,
     source: access.Source,
     history_days: int | None = None,
-    audit_key_file: Path | None = None,
+    files: Files | None = None,
     *,
     resolver: Callable[[str], bool] | None = None,
 ) -> Iterator[Plane]:
     """A working plane on a database that answers: migrated, read up to its end, controllers on.
 
-    Row versions are kept for `history_days`, None for ever. The audit key lies beside the access file unless it is
-    named. `resolver` knows the key of who may ask what things are.
+    Row versions are kept for `history_days`, None for ever. `files` lie beside the access file unless they are named.
+    `resolver` knows the key of who may ask what things are.
     """
     migrate.migrate(dsn)
     changed = runner.create_tables(dsn, table.ALL)
@@ -219,8 +240,9 @@ def running(
         pool(dsn, READS) as reads,
         pool(dsn, FOLLOWING, by_key=True) as following,
     ):
-        key = audit_key_file or access.beside(source, audit_key.NAME)
-        plane = Plane(dsn, source, key, commands, reads, following, history_days, resolver)
+        plane = Plane(
+            dsn, source, files or files_in(access.home(source)), commands, reads, following, history_days, resolver
+        )
         plane.runner.load()
         plane.follower.catch_up()
         plane.calendars.look_ahead()

@@ -21,6 +21,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     access_file: Path | None = None
     iam_resolver_key_file: Path | None = None
     audit_key_file: Path | None = None
+    instance_key_file: Path | None = None
+    image_dir: Path | None = None
     demo: bool = False
     ready_file: Path | None = None
     history_days: int | None = None

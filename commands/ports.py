@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from domain import budget
+from domain import budget, image
 from domain.access import Authorizer, Resource, Session
 from domain.admission import Replay
 from domain.calendar import Calendar
@@ -179,6 +179,44 @@ class Billing(Protocol):
         """Why whoever asks may spend nothing more, None where they may. What cannot be told is a no."""
 
 
+class Signatures(Protocol):
+    """What signatures of images are checked with."""
+
+    def key(self, pem: str) -> tuple[image.Scheme, str]:
+        """Scheme and key id of a public key in PEM; raises errors.Invalid naming `publicKey`."""
+
+    def good(self, scheme: image.Scheme, pem: str, signature: bytes, statement: bytes, sha256: str) -> bool:
+        """Whether the key signed: with ed25519 the statement, with ecdsa-p256 the bytes of this digest."""
+
+
+class Blobs(Protocol):
+    """The bytes of images, each kept under its digest (lower-case hex SHA-256), or not at all."""
+
+    def has(self, sha256: str) -> bool:
+        """Whether the bytes are there now."""
+
+    def drop(self, sha256: str) -> None:
+        """Delete them; what is not there is as good."""
+
+
+class UserData(Protocol):
+    """User data of instances: encrypted, outside the log, 64 KiB at most each."""
+
+    def put(self, instance_id: str, content: bytes) -> None:
+        """Keep it; what was kept under the id before is replaced."""
+
+    def drop(self, instance_id: str) -> None:
+        """Delete it; what is not there is as good."""
+
+
+class Images(Struct, frozen=True):
+    """What instances and images need beside the log."""
+
+    blobs: Blobs
+    signatures: Signatures
+    user_data: UserData
+
+
 class Ports(Struct, frozen=True):
     """Everything a command may touch, made once by the composition root."""
 
@@ -189,4 +227,5 @@ class Ports(Struct, frozen=True):
     new_id: Callable[[str], str]
     new_secret: Callable[[], str]
     budgets: Budgets
+    images: Images
     billing: Billing | None = None

@@ -242,11 +242,16 @@ class ConditionCleared(Event, frozen=True, tag="node.condition_cleared.1"):
 
 
 class SpecChanged(Event, frozen=True, tag="node.spec_changed.1"):
-    """The next generation of the NodeSpec: allocations that came and went (domain.md §8)."""
+    """The next generation of the NodeSpec: allocations and instances that came and went (domain.md §8).
+
+    An instance of `instances` takes the place of what was there under its id. With an allocation goes its instance.
+    """
 
     generation: int
     added: tuple[node_spec.Allocation, ...] = ()
     removed: tuple[str, ...] = ()
+    instances: tuple[node_spec.Instance, ...] = ()
+    without: tuple[str, ...] = ()
 
 
 class SpecShaped(Event, frozen=True, tag="node.spec_shaped.1"):
@@ -358,6 +363,7 @@ class State(Struct, frozen=True, rename="camel"):
     generation: int = 0
     observed_generation: int = 0
     allocations: tuple[node_spec.Allocation, ...] = ()
+    instances: tuple[node_spec.Instance, ...] = ()
     sharing: node_spec.Sharing = node_spec.Sharing()
     items: dict[str, node_spec.Status] = {}
     command_seq: int = 0

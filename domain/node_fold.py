@@ -121,8 +121,7 @@ def _over(stay: node.Stay, left: node.MaintenanceLeft) -> bool:
 def _desired(state: node.State, event: node.Desired) -> node.State:
     match event:
         case node.SpecChanged():
-            kept = tuple(a for a in state.allocations if a.id not in event.removed)
-            return replace(state, generation=event.generation, allocations=(*kept, *event.added))
+            return _specified(state, event)
         case node.SpecShaped():
             return replace(state, generation=event.generation, sharing=event.sharing)
         case node.SpecObserved(generation=generation):
@@ -136,6 +135,18 @@ def _desired(state: node.State, event: node.Desired) -> node.State:
             return replace(state, commands=tuple(queued for queued in state.commands if queued.id != id))
         case _:
             assert_never(event)
+
+
+def _specified(state: node.State, event: node.SpecChanged) -> node.State:
+    kept = tuple(a for a in state.allocations if a.id not in event.removed)
+    gone = {*event.without, *(instance.id for instance in event.instances)}
+    still = tuple(i for i in state.instances if i.id not in gone and i.allocation_id not in event.removed)
+    return replace(
+        state,
+        generation=event.generation,
+        allocations=(*kept, *event.added),
+        instances=(*still, *event.instances),
+    )
 
 
 def _found(state: node.State, event: node.Found) -> node.State:

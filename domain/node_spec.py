@@ -1,8 +1,8 @@
 """NodeSpec: what a node shall look like, numbered by generations, and what it says of each item (domain.md §8)."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct, field
 
 Mode = Literal["exclusive", "mig", "timeslice", "mps"]
 Status = Literal["prepared", "preparing", "failed"]
@@ -29,3 +29,46 @@ class Allocation(Struct, frozen=True, rename="camel"):
     id: str
     reservation_id: str
     cdi_devices: tuple[str, ...]
+
+
+Kind = Literal["vm", "microvm", "container"]
+Desired = Literal["running", "stopped"]
+Observed = Literal["provisioning", "running", "stopping", "stopped", "failed"]
+
+
+class Image(Struct, frozen=True, rename="camel"):
+    """The bytes that an instance's root disk begins with; `sha256` in lower-case hex, sizes in bytes."""
+
+    sha256: str
+    size_bytes: int
+    format: Literal["raw", "qcow2", "iso"]
+
+
+class Instance(Struct, frozen=True, rename="camel"):
+    """An instance that the node shall have, on an allocation that it has prepared.
+
+    Without that allocation in the NodeSpec there is no instance either: the node takes it away first. Seed and image
+    are fetched from the plane with a token of the allocation, which comes beside the NodeSpec and is never stored.
+    """
+
+    id: str
+    name: str
+    allocation_id: str
+    kind: Kind
+    desired: Desired
+    vcpu: int
+    memory_mib: int = field(name="memoryMiB")
+    disk_gib: int = field(name="diskGiB")
+    image: Image
+
+
+class InstanceStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What the node says of an instance; `reason` is one word of why (NoSpace, ImageCorrupt, ImageMissing, ...).
+
+    `failed` is tried again for as long as the NodeSpec wants it otherwise.
+    """
+
+    state: Observed
+    reason: Annotated[str, Meta(max_length=63)] | None = None
+    detail: Annotated[str, Meta(max_length=255)] | None = None
+    addresses: Annotated[tuple[Annotated[str, Meta(max_length=64)], ...], Meta(max_length=16)] = ()

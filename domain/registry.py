@@ -11,6 +11,11 @@ from domain import (
     budget,
     clock,
     extension,
+    flavor,
+    image,
+    image_signers,
+    instance,
+    instance_fold,
     join_token,
     node,
     node_command,
@@ -67,6 +72,10 @@ def _requester(state: extension.State) -> tuple[str, ...]:
     return (state.draft.tenant_id,) if state.draft else ()
 
 
+def _drafter(state: instance.State) -> tuple[str, ...]:
+    return (state.draft.tenant_id,) if state.draft else ()
+
+
 def _nobody(state: clock.State | tenant.State) -> tuple[str, ...]:
     """The tenant tree, access files and controllers' clocks are the platform's to read, with scope=fleet."""
     return ()
@@ -78,6 +87,9 @@ KINDS: Final[dict[str, Kind]] = {
     "budget": Kind("budget", budget.State(), budget.evolve, (budget.Set,), _tenant),
     "cmd": Kind("command", node_command.State(), node_command.evolve, get_args(node_command.Events), _owner),
     "ext": Kind("extension", extension.State(), extension.evolve, get_args(extension.Events), _requester),
+    "flv": Kind("flavor", flavor.State(), flavor.evolve, get_args(flavor.Events), _owner),
+    "img": Kind("image", image.State(), image.evolve, get_args(image.Events), _owner),
+    "inst": Kind("instance", instance.State(), instance_fold.evolve, get_args(instance.Events), _drafter),
     "jt": Kind("join token", join_token.State(), join_token.evolve, get_args(join_token.Events), _tenant),
     "node": Kind("node", node.State(), node_fold.evolve, get_args(node.Events), _owner, snapshot_every=100),
     "poff": Kind("offering", offering.State(), offering.evolve, get_args(offering.Events), _both_sides),
@@ -85,6 +97,7 @@ KINDS: Final[dict[str, Kind]] = {
     "prj": Kind("project", project.State(), project.evolve, get_args(project.Events), _owner),
     "quota": Kind("quota", quota.State(), quota.evolve, (quota.Set,), _tenant),
     "rsv": Kind("reservation", reservation.State(), reservation_fold.evolve, get_args(reservation.Events), _claimant),
+    "signers": Kind("image signers", image_signers.State(), image_signers.evolve, (image_signers.Changed,), _tenant),
     "site": Kind("site", site.State(), site.evolve, get_args(site.Events), _owner),
     "tenant": Kind("tenant", tenant.State(), tenant.evolve, get_args(tenant.Events), _nobody),
 }

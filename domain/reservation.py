@@ -52,6 +52,8 @@ class Drafted(Event, frozen=True, tag="reservation.drafted.1"):
     """The exact request that the decision was made on. `body` is the SHA-256 of the request's canonical JSON.
 
     One that is `committed` was stored before it was decided on, alone, for a decider that reads it back: it is open.
+    What an instance brought with it is `instance_id`'s own: it is open-ended, and ends with the instance. With
+    `replaced_when_lost` one of a single node is placed again when its node is lost, as a member of a gang would be.
     """
 
     tenant_id: str
@@ -73,6 +75,8 @@ class Drafted(Event, frozen=True, tag="reservation.drafted.1"):
     lease_seconds: int | None = None
     project_id: str | None = None
     committed: bool = False
+    instance_id: str | None = None
+    replaced_when_lost: bool = False
 
 
 class Denied(Event, frozen=True, tag="reservation.denied.1"):
@@ -292,6 +296,20 @@ class Mended(Event, frozen=True, tag="reservation.mended.1"):
     at: int
 
 
+class InstanceAttached(Event, frozen=True, tag="reservation.instance_attached.1"):
+    """An instance runs on it from here on, and ends with it. One that brought it is attached from the draft on."""
+
+    instance_id: str
+    at: int
+
+
+class InstanceDetached(Event, frozen=True, tag="reservation.instance_detached.1"):
+    """The instance is gone, or knows that its reservation has ended."""
+
+    instance_id: str
+    at: int
+
+
 class ReleaseStarted(Event, frozen=True, tag="reservation.release_started.1"):
     """It ends now; its atoms stay taken until each node reports them torn down."""
 
@@ -355,6 +373,8 @@ Events = (
     | Evicted
     | Degraded
     | Mended
+    | InstanceAttached
+    | InstanceDetached
     | ReleaseStarted
     | TornDown
     | Released
@@ -390,3 +410,5 @@ class State(Struct, frozen=True):
     prepare_by: dict[str, int] = {}
     degraded: str | None = None
     missing: tuple[str, ...] = ()
+    instance_id: str | None = None
+    """The instance that runs on it, until that is gone or knows that the reservation has ended."""

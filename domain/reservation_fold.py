@@ -10,7 +10,9 @@ from domain import reservation
 def evolve(state: reservation.State, event: reservation.Events) -> reservation.State:
     match event:
         case reservation.Drafted():
-            return reservation.State(draft=event, starts_at=event.starts_at, since=event.at)
+            return reservation.State(
+                draft=event, starts_at=event.starts_at, since=event.at, instance_id=event.instance_id
+            )
         case reservation.Denied(reason=reason):
             return replace(state, status="denied", reason=reason, denied=event)
         case reservation.ConfirmationAwaited(reason=reason):
@@ -69,6 +71,10 @@ def evolve(state: reservation.State, event: reservation.Events) -> reservation.S
             return replace(state, degraded=reason, missing=names)
         case reservation.Mended():
             return replace(state, degraded=None, missing=())
+        case reservation.InstanceAttached(instance_id=instance_id):
+            return replace(state, instance_id=instance_id)
+        case reservation.InstanceDetached():
+            return replace(state, instance_id=None)
         case reservation.Evicted(reason=reason):
             return replace(state, detail=reason)
         case reservation.Backfilled() | reservation.Budgeted():

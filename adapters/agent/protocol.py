@@ -21,6 +21,8 @@ TTL_SECONDS: Final = 40
 
 MAX_HELLO: Final = 8_192
 MAX_MESSAGE: Final = 262_144
+MAX_CONSOLE: Final = 16_384
+"""Characters of a console that an agent sends, the last ones."""
 MAX_INVENTORY: Final = inventory.MAX_BYTES + 1_024
 """Bytes of one message: before it is known who speaks, then any, then one that bears an inventory."""
 
@@ -61,11 +63,23 @@ class Inventory(Struct, frozen=True, tag="inventory"):
     inventory: msgspec.Raw
 
 
-class Status(Struct, frozen=True, rename="camel", tag="status"):
-    """All that the node holds, by allocation id; what it leaves out it has torn down (domain.md §8)."""
+class Status(Struct, frozen=True, rename="camel", tag="status", omit_defaults=True):
+    """All that the node holds, by allocation id; what it leaves out it has torn down (domain.md §8).
+
+    `instances` are all that it has anything of, by instance id. An allocation is held for as long as its instance is.
+    """
 
     observed_generation: Annotated[int, Meta(ge=0, lt=1 << 53)]
     items: dict[_Word, node_spec.Status]
+    instances: dict[_Word, node_spec.InstanceStatus] = {}
+
+
+class Console(Struct, frozen=True, rename="camel", tag="console"):
+    """The end of what an instance wrote to its console, as text; `total_bytes` is all that it ever wrote."""
+
+    instance_id: _Word
+    total_bytes: Annotated[int, Meta(ge=0, lt=1 << 53)]
+    tail: Annotated[str, Meta(max_length=MAX_CONSOLE)]
 
 
 class Ack(Struct, frozen=True, rename="camel", tag="ack"):
@@ -107,6 +121,9 @@ class Spec(Struct, frozen=True, tag="spec", omit_defaults=True):
     generation: int
     allocations: tuple[node_spec.Allocation, ...]
     sharing: node_spec.Sharing = node_spec.Sharing()
+    instances: tuple[node_spec.Instance, ...] = ()
+    tokens: dict[str, str] = {}
+    """By allocation id: with what the agent fetches image and seed of its instance. They are never stored."""
 
 
 class Command(Struct, frozen=True, rename="camel", tag="command"):
@@ -131,7 +148,7 @@ class Superseded(Struct, frozen=True, tag="superseded"):
     reason: str
 
 
-FromAgent = Hello | Heartbeat | Inventory | Status | Ack | Result
+FromAgent = Hello | Heartbeat | Inventory | Status | Console | Ack | Result
 FromPlane = Challenge | Welcome | Spec | Command | Superseded
 
 _M = TypeVar("_M")

@@ -50,6 +50,18 @@ COLLECT = (20_000, 20, 20)
     envvar="BETTER_COMPUTE_AUDIT_KEY_FILE",
     help="signs the log's checkpoints (Ed25519, PEM); default audit.key in the data directory, made if missing",
 )
+@click.option(
+    "--instance-key-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    envvar="BETTER_COMPUTE_INSTANCE_KEY_FILE",
+    help="seals user data and makes agents' tokens; default instance.key in the data directory, made if missing",
+)
+@click.option(
+    "--image-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    envvar="BETTER_COMPUTE_IMAGE_DIR",
+    help="the bytes of images; default blobs in the data directory, made if missing",
+)
 @click.option("--demo", is_flag=True, help="load a small fleet with simulated agents")
 @click.option(
     "--ready-file",
@@ -139,7 +151,7 @@ def _run(settings: Settings, home: Path, dsn: str, better: Any) -> None:
     resolver = _resolver(settings)
     listener = _listen(settings)
     try:
-        with main.running(dsn, source, settings.history_days, _audit_key(settings, home), resolver=resolver) as plane:
+        with main.running(dsn, source, settings.history_days, _files(settings, home), resolver=resolver) as plane:
             config = uvicorn.Config(
                 plane.app(),
                 loop="uvloop",
@@ -224,10 +236,15 @@ def _access(settings: Settings, home: Path) -> tuple[Path, dict[str, str]]:
     return access, tokens
 
 
-def _audit_key(settings: Settings, home: Path) -> Path:
-    from adapters import audit_key
+def _files(settings: Settings, home: Path) -> "main.Files":
+    from adapters import main
 
-    return settings.audit_key_file or home / audit_key.NAME
+    of = main.files_in(home)
+    return main.Files(
+        settings.audit_key_file or of.audit_key,
+        settings.instance_key_file or of.instance_key,
+        settings.image_dir or of.blobs,
+    )
 
 
 def _write_private(path: Path, text: str) -> None:

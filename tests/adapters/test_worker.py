@@ -42,7 +42,7 @@ class House:
         self.calendars = Calendars(lambda: 0, lambda position, seconds: True)
         self.runner = Runner(given.connections, table.ASYNC)
         self.runner.load()
-        self.ports = Ports(given.store, None, self.calendars, CelSelectors(), new_id, str, None)  # type: ignore[arg-type]
+        self.ports = Ports(given.store, None, self.calendars, CelSelectors(), new_id, str, None, None)  # type: ignore[arg-type]
         self.clock = Clock()
         self.pool_id = given.pool()
         self.node_id, self.atoms = given.node(self.pool_id, 4)
@@ -108,7 +108,7 @@ def test_one_reservations_trouble_stops_no_other(house: House, fault: Exception)
     house.look()
     for stream in (bad, stuck):
         troubled = Trouble(house.given, stream, fault)
-        house.ports = Ports(troubled, None, house.calendars, CelSelectors(), new_id, str, None)  # type: ignore[arg-type]
+        house.ports = Ports(troubled, None, house.calendars, CelSelectors(), new_id, str, None, None)  # type: ignore[arg-type]
         house.worker(f"holder of {stream}").tick()
         house.given.rows("DELETE FROM coordination_leases RETURNING 1")
     assert house.status(good) == "binding"
@@ -140,7 +140,7 @@ def test_what_rests_leaves_its_place_among_the_due_to_others(house: House, monke
     bad, good = house.due(0, ago=9000), house.due(1)
     house.look()
     troubled = Trouble(house.given, bad, KeyError("unforeseen"))
-    house.ports = Ports(troubled, None, house.calendars, CelSelectors(), new_id, str, None)  # type: ignore[arg-type]
+    house.ports = Ports(troubled, None, house.calendars, CelSelectors(), new_id, str, None, None)  # type: ignore[arg-type]
     running = house.worker("a")
     running.tick()
     running.tick()
@@ -218,7 +218,7 @@ def test_whoever_rests_in_the_queue_keeps_the_place_that_it_was_promised(house: 
     behind = house.given.queue(house.pool_id, None, 1, now, now + 2 * HOUR)
     house.look()
     troubled = Trouble(house.given, head, errors.Locked("a row is held"))
-    house.ports = Ports(troubled, None, house.calendars, CelSelectors(), new_id, str, None)  # type: ignore[arg-type]
+    house.ports = Ports(troubled, None, house.calendars, CelSelectors(), new_id, str, None, None)  # type: ignore[arg-type]
     one = house.worker("a")
     for _ in range(3):
         one.tick()
@@ -244,7 +244,7 @@ def test_a_clock_that_jumps_ends_nothing_until_an_operator_or_a_minute_says_so(h
     """O34: the day that the clock jumped ahead has not passed."""
     started, store = house.due(0), Jumping(house.given)
     house.look()
-    house.ports = Ports(store, None, house.calendars, CelSelectors(), new_id, str, None)  # type: ignore[arg-type]
+    house.ports = Ports(store, None, house.calendars, CelSelectors(), new_id, str, None, None)  # type: ignore[arg-type]
     one = house.worker("a")
     one.tick()
     assert house.status(started) == "binding"

@@ -65,7 +65,14 @@ class Process:
         self.store = EventStore(writes, table.INLINE, ROOT, new_id)
         self.calendars = Calendars(self.head, self._wait, clock.monotonic)
         self.ports = Ports(
-            self.store, Everything(), self.calendars, CelSelectors(), new_id, lambda: "secret", Budgets(writes)
+            self.store,
+            Everything(),
+            self.calendars,
+            CelSelectors(),
+            new_id,
+            lambda: "secret",
+            Budgets(writes),
+            None,  # type: ignore[arg-type]
         )
         self._dispatcher = Dispatcher(
             self.ports,

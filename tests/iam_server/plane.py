@@ -71,7 +71,7 @@ def plane(dsn: str, home: Path, **more: Any) -> Iterator[Plane]:
             url=server.url, root_tenant="platform", service_key_file=keys, webhook_secret_file=secrets, **more
         )
         with (
-            main.running(dsn, to, None, home / "audit.key", resolver=resolver_key.knows(given.RESOLVER)) as wired,
+            main.running(dsn, to, None, main.files_in(home), resolver=resolver_key.knows(given.RESOLVER)) as wired,
             listening(wired) as url,
         ):
             at.append(url)

@@ -1,0 +1,15 @@
+-- What instances have beside the log: user data, sealed, and the end of what each wrote to its console.
+-- Both go with their instance.
+CREATE TABLE instance_user_data (
+    instance_id text COLLATE "C" PRIMARY KEY,
+    sealed bytea NOT NULL,
+    kept_at bigint NOT NULL
+);
+
+CREATE TABLE instance_consoles (
+    instance_id text COLLATE "C" PRIMARY KEY,
+    tenant_id text COLLATE "C" NOT NULL,
+    total_bytes bigint NOT NULL,
+    tail text NOT NULL,
+    written_at bigint NOT NULL
+);
