@@ -10,12 +10,15 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from adapters.cli import better_iam, database
 from adapters.settings import Settings
+
+if TYPE_CHECKING:
+    from adapters import main
 
 MAX_CONNECTIONS = 20_000
 """More than a gateway has sessions: callers of the API are not to wait for agents."""
