@@ -35,10 +35,17 @@ class Console(Struct, frozen=True):
     tail: str
 
 
+class Held(Struct, frozen=True):
+    """What a driver has of an instance, and whose devices it may use: the allocation is not torn down before it."""
+
+    allocation_id: str
+    status: InstanceStatus
+
+
 class Driver(Protocol):
     """Every act may be repeated and then changes nothing. What a driver has outlives the agent's process."""
 
-    def held(self) -> Mapping[str, InstanceStatus]:
+    def held(self) -> Mapping[str, Held]:
         """Everything that it has anything of, by instance id, also from before this process began."""
 
     async def bring(self, wanted: Wanted) -> None:
