@@ -9,7 +9,10 @@ from domain.event import Change
 def end(
     store: Loads, reservation_id: str, loaded: Loaded, reason: str, now: int, *, failed: bool = False
 ) -> list[Change]:
-    """The changes that stop a binding or active reservation; the reservation's own come first."""
+    """The changes that stop a binding or active reservation; the reservation's own come first.
+
+    One whose only node was lost, and has given back all, is over at once: no node has anything to say of it any more.
+    """
     state: reservation.State = loaded.state
     generations: dict[str, int] = {}
     told: list[Change] = []
@@ -21,9 +24,11 @@ def end(
             removal = node.SpecChanged(generation=generation, removed=(allocation.id,))
             told.append(Change(allocation.node_id, on_node.version, (removal,)))
             generations[allocation.node_id] = generation
-    event: reservation.Events = (
+    events: list[reservation.Events] = [
         reservation.Failed(reason, now, True, generations)
         if failed
         else reservation.ReleaseStarted(reason, now, generations)
-    )
-    return [Change(reservation_id, loaded.version, (event,)), *told]
+    ]
+    if not failed and not state.allocations and all(a.torn_down for a in state.lost):
+        events.append(reservation.Released(reason, now))
+    return [Change(reservation_id, loaded.version, tuple(events)), *told]
