@@ -172,7 +172,8 @@ def perform(operation: Operation, request: Request, call: Call, ports: Ports, ga
 
 def foretell(operation: Operation, request: Request, call: Call, ports: Ports, gatekeeper: Gatekeeper) -> Any:
     """What a body of bytes must be. It is decided as the operation itself is, and only a no is recorded."""
-    assert operation.content is not None and call.session is not None
+    assert operation.content is not None
+    assert call.session is not None
     seen = ports.store.look(gatekeeper.foresee(operation, request, call, None))
     decisions = gatekeeper.admit(operation, request, call.session, call.request_id, (), seen)
     return operation.content(request, Unit(operation, call, ports, gatekeeper, decisions, [], seen, "", []))
