@@ -8,6 +8,8 @@ from commands import (
     evicting,
     extensions,
     identity,
+    instance_verbs,
+    instances,
     join_tokens,
     joining,
     leases,
@@ -42,6 +44,7 @@ from queries import (
 )
 from queries import budgets as budget_queries
 from queries import extensions as extension_queries
+from queries import instances as instance_queries
 from queries import join_tokens as join_token_queries
 from queries import leases as lease_queries
 from queries import node_commands as node_command_queries
@@ -85,6 +88,9 @@ OPERATIONS: Final[dict[str, operation.Operation]] = operation.table(
     confirming.OPERATIONS,
     extensions.OPERATIONS,
     extension_queries.OPERATIONS,
+    instances.OPERATIONS,
+    instance_verbs.OPERATIONS,
+    instance_queries.OPERATIONS,
     preview.OPERATIONS,
     allocations.OPERATIONS,
     bookings.OPERATIONS,

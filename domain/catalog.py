@@ -108,6 +108,8 @@ TYPES: tuple[Type, ...] = (
             "projectId": "string",
             "ownerId": "string",
         },
+        id_prefix="inst",
+        get="compute:instances:get",
     ),
     Type(
         f"{PREFIX}image",
