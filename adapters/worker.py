@@ -40,7 +40,7 @@ SELECT clock.now, ARRAY(
          ORDER BY due_at, id LIMIT %(most)s)
         UNION ALL
         (SELECT id, 0, since FROM open_drafts
-         WHERE since <= clock.now - %(draft_ms)s AND (id LIKE 'ext@_%%' ESCAPE '@' OR id LIKE 'inst@_%%' ESCAPE '@') AND NOT id = ANY(%(resting)s)
+         WHERE since <= clock.now - %(draft_ms)s AND NOT id LIKE 'rsv@_%%' ESCAPE '@' AND NOT id = ANY(%(resting)s)
          ORDER BY since, id LIMIT %(most)s)
     ) AS due ORDER BY due_rank, due_at, id LIMIT %(most)s
 )

@@ -6,7 +6,6 @@ from commands import ending, node_commands
 from commands.ports import Loaded
 from commands.unit import Outcome, Unit, changed
 from domain import errors, instance, instance_fold, instance_life, instance_view, node, reservation, reservation_life
-from domain.event import Change
 from domain.node_spec import Desired
 from domain.operation import Operation, Request
 

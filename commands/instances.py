@@ -31,6 +31,7 @@ from domain import (
 from domain.event import Change, Fence
 from domain.labels import Labels
 from domain.operation import Call, Operation, Request
+from domain.user_data import UserDataText
 
 INSTANCE: Final = "compute-instance"
 RESERVATION: Final = "compute-reservation"
@@ -53,7 +54,7 @@ class Create(Request, frozen=True, kw_only=True):
     on_node_loss: Annotated[instance.OnNodeLoss, Meta(description="replace: on another node, with a new disk")] = "fail"
     max_pending_seconds: Annotated[int, Meta(ge=0, le=366 * 86_400, description="0: now or never")] | None = None
     ssh_keys: ssh_key.Keys = ()
-    user_data: user_data.Text | None = None
+    user_data: UserDataText | None = None
     labels: Labels = {}
 
 

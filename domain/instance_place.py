@@ -34,7 +34,7 @@ def _lacks(size: flavor.Size, draft: reservation.Drafted) -> Iterator[str]:
     for line in draft.claim.devices:
         if line.class_.startswith("gpu"):
             of_class[line.class_] = of_class.get(line.class_, 0) + line.count
-    needed = {} if size.gpus is None else {size.gpus.class_: size.gpus.count}
+    needed: dict[str, int] = {} if size.gpus is None else {size.gpus.class_: size.gpus.count}
     for name in sorted(of_class | needed):
         if of_class.get(name, 0) != needed.get(name, 0):
             yield f"{needed.get(name, 0)} {name}, it has {of_class.get(name, 0)}"
@@ -51,4 +51,3 @@ def carried(state: reservation.State) -> reservation.Allocation | None:
 
 def _conflict(message: str) -> errors.Conflict:
     return errors.Conflict(f"{_FIELD}: {message}", errors=(errors.FieldError(_FIELD, message),))
-

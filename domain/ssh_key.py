@@ -1,4 +1,4 @@
-"""Public keys of SSH as instances take them: type and key alone, for what the log has is there for ever (domain.md §1)."""
+"""Public keys of SSH as instances take them: type and key alone, for the log keeps what it has (domain.md §1)."""
 
 import base64
 import binascii

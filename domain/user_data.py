@@ -10,7 +10,7 @@ from msgspec import Meta
 from domain import errors, instance
 
 MOST_BYTES: Final = 65_536
-Text = Annotated[str, Meta(max_length=4 * -(-MOST_BYTES // 3), description="base64, of 64 KiB at most")]
+UserDataText = Annotated[str, Meta(max_length=4 * -(-MOST_BYTES // 3), description="base64, of 64 KiB at most")]
 
 
 def decoded(text: str, field: str) -> bytes:
