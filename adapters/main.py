@@ -29,8 +29,10 @@ from adapters.images.signatures import Signatures
 from adapters.images.tidying import Tidying
 from adapters.images.upload import Uploads
 from adapters.images.user_data import UserData
+from adapters.instances_worker import InstancesWorker
 from adapters.postgres import evidence, gauges, migrate, reader, retention, runner
 from adapters.postgres.budgets import Budgets
+from adapters.postgres.consoles import Consoles
 from adapters.postgres.follower import Follower
 from adapters.postgres.leases import LOOK_S
 from adapters.postgres.pool import Pool, pool
@@ -39,6 +41,7 @@ from adapters.registry import OPERATIONS
 from adapters.removals import Removing
 from adapters.watch import NodeWatch
 from adapters.worker import Worker
+from commands.controllers.instances import Kept
 from commands.gatekeeper import MINUTE_MS
 from commands.ports import Images, Ports
 from domain import node
@@ -109,7 +112,14 @@ class Plane:
             self.images,
             self.access.billing,
         )
-        self.gateway = Gateway(self.store, audience=AUDIENCE, new_id=self.mint)
+        self.consoles = Consoles(commands)
+        self.gateway = Gateway(
+            self.store,
+            audience=AUDIENCE,
+            new_id=self.mint,
+            token=self.instance_key.token,
+            consoles=self.consoles,
+        )
         consumers = (self.calendars.consume, self.runner.apply, self._tell_gateway)
         self.follower = Follower(following, consumers, at_rest=self.runner.at_rest)
         self.evidence = _evidence(self, commands, files.audit_key)
@@ -120,6 +130,8 @@ class Plane:
         self.uploads = Uploads(self.blobs, self.dispatcher.expect, self.dispatcher)
         self.worker = Worker(self.ports, commands, self.calendars, self.mint("sess"))
         self.watch = NodeWatch(self.store, commands, self.mint)
+        kept = Kept(self.user_data, self.consoles)
+        self.instances = InstancesWorker(self.store, kept, commands, self.mint("sess"))
         self.ownership = Ownership(self.gateway, reads, self.mint)
         self.tidying = Tidying(self.store, self.blobs, reads, self.shown_all)
         self.housekeeping = Housekeeping(
@@ -262,6 +274,7 @@ def running(
         plane.worker.start()
         plane.evidence.start()
         plane.watch.start()
+        plane.instances.start()
         plane.housekeeping.start()
         plane.tidying.start()
         plane.access.start()
@@ -275,6 +288,7 @@ def running(
             plane.access.stop()
             plane.tidying.stop()
             plane.housekeeping.stop()
+            plane.instances.stop()
             plane.watch.stop()
             plane.evidence.stop()
             plane.worker.stop()
