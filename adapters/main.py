@@ -29,6 +29,7 @@ from adapters.images.user_data import UserData
 from adapters.postgres import evidence, gauges, migrate, reader, retention, runner
 from adapters.postgres.budgets import Budgets
 from adapters.postgres.follower import Follower
+from adapters.postgres.instance_counts import EVERY_S, InstanceCounts
 from adapters.postgres.leases import LOOK_S
 from adapters.postgres.pool import Pool, pool
 from adapters.postgres.store import EventStore
@@ -116,11 +117,13 @@ class Plane:
         self.worker = Worker(self.ports, commands, self.calendars, self.mint("sess"))
         self.watch = NodeWatch(self.store, commands, self.mint)
         self.ownership = Ownership(self.gateway, reads, self.mint)
+        self.instance_counts = InstanceCounts(reads)
         self.housekeeping = Housekeeping(
             Job("gateway leases", 0, self.ownership.beat, at_stop=self.ownership.release),
             Job("gateway sessions", LOOK_S, self.ownership.look),
             *self.access.jobs,
             Job("refusals", 1, self._count_refusals, at_stop=lambda: self._count_refusals(ahead_ms=MINUTE_MS)),
+            Job("instance counts", EVERY_S, self.instance_counts.run),
             *_forgetting(reads, history_days),
         )
 
@@ -174,6 +177,7 @@ class Plane:
     def app(self, limits: Limits | None = None) -> ASGIApp:
         metrics = CollectorRegistry()
         gauges.register(metrics, self.follower, self.runner, [of.name for of in table.ASYNC], lambda: self.evidence.lag)
+        self.instance_counts.register(metrics)
         return create_app(
             OPERATIONS,
             self.dispatcher,
