@@ -1,4 +1,4 @@
-"""Instances where access is decided outside: the draft is stored first, decided on once, then admitted (domain.md §5)."""
+"""Instances where access is decided outside: the draft is stored, decided on once, then admitted (domain.md §5)."""
 
 from collections.abc import Iterator
 from pathlib import Path
