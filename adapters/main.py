@@ -34,6 +34,7 @@ from adapters.postgres import evidence, gauges, migrate, reader, retention, runn
 from adapters.postgres.budgets import Budgets
 from adapters.postgres.consoles import Consoles
 from adapters.postgres.follower import Follower
+from adapters.postgres.instance_counts import EVERY_S, InstanceCounts
 from adapters.postgres.leases import LOOK_S
 from adapters.postgres.pool import Pool, pool
 from adapters.postgres.store import EventStore
@@ -133,12 +134,14 @@ class Plane:
         kept = Kept(self.user_data, self.consoles)
         self.instances = InstancesWorker(self.store, kept, commands, self.mint("sess"))
         self.ownership = Ownership(self.gateway, reads, self.mint)
+        self.instance_counts = InstanceCounts(reads)
         self.tidying = Tidying(self.store, self.blobs, reads, self.shown_all)
         self.housekeeping = Housekeeping(
             Job("gateway leases", 0, self.ownership.beat, at_stop=self.ownership.release),
             Job("gateway sessions", LOOK_S, self.ownership.look),
             *self.access.jobs,
             Job("refusals", 1, self._count_refusals, at_stop=lambda: self._count_refusals(ahead_ms=MINUTE_MS)),
+            Job("instance counts", EVERY_S, self.instance_counts.run),
             *_forgetting(reads, history_days),
         )
 
@@ -196,6 +199,7 @@ class Plane:
     def app(self, limits: Limits | None = None) -> ASGIApp:
         metrics = CollectorRegistry()
         gauges.register(metrics, self.follower, self.runner, [of.name for of in table.ASYNC], lambda: self.evidence.lag)
+        self.instance_counts.register(metrics)
         return create_app(
             OPERATIONS,
             self.dispatcher,
