@@ -26,8 +26,10 @@ from adapters.ids import Mint
 from adapters.images import blobs, instance_key
 from adapters.images.signatures import Signatures
 from adapters.images.user_data import UserData
+from adapters.instances_worker import InstancesWorker
 from adapters.postgres import evidence, gauges, migrate, reader, retention, runner
 from adapters.postgres.budgets import Budgets
+from adapters.postgres.consoles import Consoles
 from adapters.postgres.follower import Follower
 from adapters.postgres.leases import LOOK_S
 from adapters.postgres.pool import Pool, pool
@@ -36,6 +38,7 @@ from adapters.registry import OPERATIONS
 from adapters.removals import Removing
 from adapters.watch import NodeWatch
 from adapters.worker import Worker
+from commands.controllers.instances import Kept
 from commands.gatekeeper import MINUTE_MS
 from commands.ports import Images, Ports
 from domain import node
@@ -106,7 +109,14 @@ class Plane:
             self.images,
             self.access.billing,
         )
-        self.gateway = Gateway(self.store, audience=AUDIENCE, new_id=self.mint)
+        self.consoles = Consoles(commands)
+        self.gateway = Gateway(
+            self.store,
+            audience=AUDIENCE,
+            new_id=self.mint,
+            token=self.instance_key.token,
+            consoles=self.consoles,
+        )
         consumers = (self.calendars.consume, self.runner.apply, self._tell_gateway)
         self.follower = Follower(following, consumers, at_rest=self.runner.at_rest)
         self.evidence = _evidence(self, commands, files.audit_key)
@@ -115,6 +125,8 @@ class Plane:
         self.dispatcher = Dispatcher(self.ports, self.store, reads, self.shown, self._wait_shown, self.head, library)
         self.worker = Worker(self.ports, commands, self.calendars, self.mint("sess"))
         self.watch = NodeWatch(self.store, commands, self.mint)
+        kept = Kept(self.user_data, self.consoles)
+        self.instances = InstancesWorker(self.store, kept, commands, self.mint("sess"))
         self.ownership = Ownership(self.gateway, reads, self.mint)
         self.housekeeping = Housekeeping(
             Job("gateway leases", 0, self.ownership.beat, at_stop=self.ownership.release),
@@ -251,6 +263,7 @@ def running(
         plane.worker.start()
         plane.evidence.start()
         plane.watch.start()
+        plane.instances.start()
         plane.housekeeping.start()
         plane.access.start()
         if plane.removing:
@@ -262,6 +275,7 @@ def running(
                 plane.removing.stop()
             plane.access.stop()
             plane.housekeeping.stop()
+            plane.instances.stop()
             plane.watch.stop()
             plane.evidence.stop()
             plane.worker.stop()
