@@ -7,7 +7,13 @@ from commands import (
     confirming,
     evicting,
     extensions,
+    flavors,
     identity,
+    image_content,
+    image_signers,
+    images,
+    instance_verbs,
+    instances,
     join_tokens,
     joining,
     leases,
@@ -36,12 +42,17 @@ from queries import (
     events,
     evidence,
     iam,
+    instance_console,
     node_history,
     preview,
     usage,
 )
 from queries import budgets as budget_queries
 from queries import extensions as extension_queries
+from queries import flavors as flavor_queries
+from queries import image_signers as image_signer_queries
+from queries import images as image_queries
+from queries import instances as instance_queries
 from queries import join_tokens as join_token_queries
 from queries import leases as lease_queries
 from queries import node_commands as node_command_queries
@@ -65,6 +76,12 @@ OPERATIONS: Final[dict[str, operation.Operation]] = operation.table(
     quota_queries.OPERATIONS,
     budgets.OPERATIONS,
     budget_queries.OPERATIONS,
+    flavors.OPERATIONS,
+    flavor_queries.OPERATIONS,
+    images.OPERATIONS,
+    image_queries.OPERATIONS,
+    image_signers.OPERATIONS,
+    image_signer_queries.OPERATIONS,
     join_tokens.OPERATIONS,
     join_token_queries.OPERATIONS,
     joining.OPERATIONS,
@@ -85,10 +102,15 @@ OPERATIONS: Final[dict[str, operation.Operation]] = operation.table(
     confirming.OPERATIONS,
     extensions.OPERATIONS,
     extension_queries.OPERATIONS,
+    instances.OPERATIONS,
+    instance_verbs.OPERATIONS,
+    instance_queries.OPERATIONS,
+    instance_console.OPERATIONS,
     preview.OPERATIONS,
     allocations.OPERATIONS,
     bookings.OPERATIONS,
     usage.OPERATIONS,
+    image_content.OPERATIONS,
     leases.OPERATIONS,
     lease_queries.OPERATIONS,
     audit.OPERATIONS,

@@ -5,7 +5,20 @@ from typing import Any
 
 import msgspec
 
-from domain import asking, extension, node, offering, pool, project, reservation, site, tenant
+from domain import (
+    asking,
+    extension,
+    image,
+    instance,
+    instance_life,
+    node,
+    offering,
+    pool,
+    project,
+    reservation,
+    site,
+    tenant,
+)
 from domain.event import Recorded
 from projections.projection import Inline, Phase, Statement
 
@@ -145,11 +158,20 @@ def fold(recorded: Recorded) -> Iterator[Statement]:
         case pool.Retired():
             sql = "DELETE FROM catalog_offers WHERE pool_id = %s"
             yield Statement(Phase.CATALOG, stream, sql, (stream,))
+        case image.Registered() as event:
+            yield _put(
+                "compute-image", stream, event.owner_tenant_id, None, visibility=event.visibility, verified=False
+            )
+        case image.Verified():
+            yield _set("compute-image", stream, verified=True)
         case offering.Offered() | offering.Changed() | offering.Withdrawn() as event:
             yield from _of_offering(stream, event)
         case reservation.Drafted() as event:
             decided = asking.attributes(event)
             yield _put("compute-reservation", stream, event.tenant_id, event.pool_id, **decided)
+        case instance.Drafted() as event:
+            decided = instance_life.attributes(event)
+            yield _put("compute-instance", stream, event.tenant_id, event.pool_id, **decided)
         case extension.Drafted() | extension.Denied() | extension.Applied() | extension.Expired() as event:
             yield from _of_extension(stream, event)
         case reservation.Extended(claimed=claimed):
