@@ -20,6 +20,7 @@ Refusal
 ├── StaleVersion         STALE_VERSION           If-Match names another version
 ├── TooManyRequests      RATE_LIMITED            asked too often; `retryAfterSeconds`, also as Retry-After
 └── Unavailable          UNAVAILABLE             try again later
+    ├── StorageFull      STORAGE_FULL            the plane's disk has no room for the bytes of an image
     ├── ProjectionBehind PROJECTION_BEHIND       the read model has not reached waitFor yet
     └── EvidenceUnsound  EVIDENCE_UNSOUND        the log's evidence is not what was recorded or signed
 """
@@ -143,14 +144,20 @@ class QuotaExceeded(Conflict):
 
 
 class BudgetExceeded(Conflict):
-    """All in GPU-milliseconds; `kind`: tenant or project. What is left is less than nothing after a cut."""
+    """All in GPU-milliseconds; `kind`: tenant or project. What is left is less than nothing after a cut.
+
+    `endless`: neither the claim nor the budget's period has an end.
+    """
 
     code = "BUDGET_EXCEEDED"
 
-    def __init__(self, kind: str, budget: int, needed: int, left: int) -> None:
+    def __init__(self, kind: str, budget: int, needed: int, left: int, *, endless: bool = False) -> None:
         hours = {name: f"{ms / 3_600_000:.2f}" for name, ms in (("all", budget), ("needs", needed), ("left", left))}
+        needs = "this needs " + hours["needs"]
+        if endless:
+            needs = "this runs on without an end, which only a budget with `until` can hold"
         super().__init__(
-            f"the {kind}'s budget is {hours['all']} GPU-hours, {hours['left']} are left; this needs {hours['needs']}",
+            f"the {kind}'s budget is {hours['all']} GPU-hours, {hours['left']} are left; {needs}",
             extra={"kind": kind, "budgetGpuMs": budget, "neededGpuMs": needed, "leftGpuMs": left},
         )
 
@@ -195,6 +202,13 @@ class Unavailable(Refusal):
 
 class Locked(Unavailable):
     """Somebody holds a row for longer than a statement waits; the database itself answers."""
+
+
+class StorageFull(Unavailable):
+    """Somebody has to make room first: it makes no sense to come back at once."""
+
+    code = "STORAGE_FULL"
+    retry_after = 300
 
 
 class ProjectionBehind(Unavailable):
