@@ -23,8 +23,8 @@ def end(
 ) -> list[Change]:
     """The changes that stop a binding or active reservation; the reservation's own come first.
 
-    One whose only node was lost, and has given back all, is over at once: no node has anything to say of it any more.
-    `wished` says that the tenant of its instance wants that deleted.
+    `wished` says that the tenant of its instance wants that deleted. One whose only node was lost, and has given back
+    all, is over at once: no node has anything to say of it any more.
     """
     state: reservation.State = loaded.state
     generations: dict[str, int] = {}
