@@ -29,14 +29,8 @@ def put(client: Client, image_id: str, content: bytes, **headers: str) -> Any:
 def files(plane: Plane) -> list[str]:
     """Every file of the blob store but for locks."""
     root = plane.access.parent / "blobs"
-<<<<<<< HEAD
-    return sorted(
-        str(path.relative_to(root)) for path in root.rglob("*") if path.is_file() and "locks" not in str(path)
-    )
-=======
     found = [path.relative_to(root) for path in root.rglob("*") if path.is_file()]
     return sorted(str(path) for path in found if path.parts[0] != "locks")
->>>>>>> main
 
 
 def problem(answer: Any) -> tuple[int, str, str]:
