@@ -238,7 +238,7 @@ class Plane:
             self.sign(image_id, by)
         return image_id
 
-    def registered(self, by: Client | None = None, content: bytes = b"image", **fields: Any) -> str:
+    def registered(self, by: Client | None = None, content: bytes = b"image".ljust(512), **fields: Any) -> str:
         """An image without bytes and signatures."""
         body = {
             "name": "tiny",
