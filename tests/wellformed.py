@@ -10,14 +10,14 @@ from msgspec.structs import replace
 from domain import clock, ids, instance, node, reservation
 from domain.event import Append, Change, Meta
 from domain.provision import Provision
-from given import DEADLINE_S, SEVEN, Client, Plane, inventory
+from given import BYTES, DEADLINE_S, SEVEN, Client, Plane, inventory
 
 LATER = int(time.time() * 1000) + 3_600_000
 """In an hour; the tests end before."""
 
 _numbers = itertools.count()
 
-REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
+REQUESTS: dict[str, tuple[str, Any]] = {
     "sites.create": ("/v1/sites", {"name": "?", "kind": "{kind}", "iamRegion": "eu"}),
     "sites.list": ("/v1/sites", {}),
     "sites.get": ("/v1/sites/{site}", {}),
@@ -80,6 +80,7 @@ REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
             "visibility": "private",
         },
     ),
+    "images.upload": ("/v1/images/{image}/content", BYTES),
     "images.list": ("/v1/images", {}),
     "images.get": ("/v1/images/{image}", {}),
     "images.sign": ("/v1/images/{image}/signatures", {"signature": "{signature}", "keyId": None}),
