@@ -58,6 +58,7 @@ def test_ids_and_gets_are_of_the_things_that_can_be_got() -> None:
         "reservation rsv",
         "provider-account pacct",
         "image img",
+        "instance inst",
     )
     known = dict(line.split() for line in prefixes)
     assert {name.removeprefix("compute-"): prefix for name, prefix in catalog.ID_PREFIXES.items()} == known
