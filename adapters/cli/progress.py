@@ -1,4 +1,4 @@
-"""How far a fold of the log, or an upload, has come: on a terminal one line, refreshed; elsewhere nothing before its end."""
+"""How far a fold of the log, or an upload, has come: on a terminal one line, elsewhere nothing before its end."""
 
 import math
 import time
