@@ -179,11 +179,19 @@ class Billing(Protocol):
         """Why whoever asks may spend nothing more, None where they may. What cannot be told is a no."""
 
 
+class PublicKey(Struct, frozen=True):
+    """A key that images are signed with; `pem` is the one way to write it, `key_id` the SHA-256 of its DER in hex."""
+
+    scheme: image.Scheme
+    key_id: str
+    pem: str
+
+
 class Signatures(Protocol):
     """What signatures of images are checked with."""
 
-    def key(self, pem: str) -> tuple[image.Scheme, str]:
-        """Scheme and key id of a public key in PEM; raises errors.Invalid naming `publicKey`."""
+    def key(self, pem: str, field: str) -> PublicKey:
+        """The public key in PEM; raises errors.Invalid naming `field`."""
 
     def good(self, scheme: image.Scheme, pem: str, signature: bytes, statement: bytes, sha256: str) -> bool:
         """Whether the key signed: with ed25519 the statement, with ecdsa-p256 the bytes of this digest."""

@@ -8,6 +8,7 @@ import msgspec
 
 from adapters.postgres.pool import Pool
 from commands.ports import Ahead, Following, Offer, Queue
+from domain import catalog
 from domain.access import Resource
 from domain.admission import Replay
 
@@ -48,14 +49,16 @@ def _pools(ahead: Ahead) -> list[str]:
 def _visible(
     tenant_id: str, type: str, id: str, row: tuple[Any, ...] | None, offer: Callable[[], Offer | None]
 ) -> Resource | None:
-    """What a tenant sees of a thing's row: its own things, and pools that are offered to it."""
+    """What a tenant sees of a thing's row: its own things, pools that are offered to it, and public images."""
     if row is None:
         return None
-    owner, parent_id, attributes = row
-    if owner != tenant_id and not (type == "compute-pool" and offer()):
+    owner, parent_id, written = row
+    attributes = msgspec.json.decode(written)
+    shared = (type == catalog.POOL and offer()) or (type == catalog.IMAGE and attributes["visibility"] == "public")
+    if owner != tenant_id and not shared:
         return None
-    parent = "compute-pool" if parent_id is not None else None
-    return Resource(type, id, tenant_id, msgspec.json.decode(attributes), parent, parent_id)
+    parent = catalog.POOL if parent_id is not None else None
+    return Resource(type, id, tenant_id, attributes, parent, parent_id)
 
 
 class CatalogReader:
