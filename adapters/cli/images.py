@@ -20,7 +20,7 @@ _KEY: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 @click.group()
 def images() -> None:
-    """Signed system images: register, upload, sign, retire."""
+    """What instances start from: add a file, or register, sign and upload; retire."""
 
 
 @images.command(params=[*operations.asking()])
@@ -45,7 +45,7 @@ def add(file: Path, sign_with: Path | None, _server: str, _token: str | None, _j
     id = str(answer["id"])
     click.echo(f"{tables.printable(id)}: registered, sha256 {digest}", err=True)
     if sign_with is not None:
-        _vouch(api, answer, sign_with)
+        _vouch(api, answer | {"sha256": digest, "sizeBytes": size}, sign_with)
     answer = uploading.upload(api, "PUT", f"{_path(id)}/content", file).body
     operations.show_record(answer, as_json=_json)
 

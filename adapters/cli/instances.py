@@ -44,7 +44,7 @@ def console(id: str, follow: bool, _server: str, _token: str | None, _json: bool
 def news(seen: dict[str, Any], now: dict[str, Any]) -> str:
     """What came since; of an instance that began anew, or wrote more than is kept, all there is."""
     fresh = now["totalBytes"] - seen["totalBytes"]
-    tail = now["tail"].encode()
+    tail: bytes = now["tail"].encode()
     if fresh == 0:
         return ""
     return (tail[-fresh:] if 0 < fresh < len(tail) else tail).decode(errors="replace")
