@@ -1,15 +1,30 @@
-"""How a bound reservation ends: its nodes are told to tear down, its atoms stay taken until they did."""
+"""How a bound reservation ends: its nodes are told to tear down, its atoms stay taken until they did.
+
+An instance that runs on it goes with it.
+"""
+
+from collections.abc import Mapping
 
 from commands.gathering import Loads
 from commands.ports import Loaded
-from domain import node, reservation
+from domain import instance, node, reservation
 from domain.event import Change
 
 
 def end(
-    store: Loads, reservation_id: str, loaded: Loaded, reason: str, now: int, *, failed: bool = False
+    store: Loads,
+    reservation_id: str,
+    loaded: Loaded,
+    reason: str,
+    now: int,
+    *,
+    failed: bool = False,
+    wished: bool = False,
 ) -> list[Change]:
-    """The changes that stop a binding or active reservation; the reservation's own come first."""
+    """The changes that stop a binding or active reservation; the reservation's own come first.
+
+    `wished` says that the tenant of its instance wants that deleted.
+    """
     state: reservation.State = loaded.state
     generations: dict[str, int] = {}
     told: list[Change] = []
@@ -26,4 +41,17 @@ def end(
         if failed
         else reservation.ReleaseStarted(reason, now, generations)
     )
+    if state.instance_id is not None:
+        told += _with_it(store.load(state.instance_id), state.instance_id, reason, now, generations, wished)
     return [Change(reservation_id, loaded.version, (event,)), *told]
+
+
+def _with_it(
+    loaded: Loaded, instance_id: str, reason: str, now: int, generations: Mapping[str, int], wished: bool
+) -> list[Change]:
+    """Its NodeSpec loses it together with its allocation. What is being deleted already is told nothing new."""
+    on: instance.State = loaded.state
+    if on.ended_at is not None or on.status == "deleting":
+        return []
+    generation = generations.get(on.node_id) if on.node_id else None
+    return [Change(instance_id, loaded.version, (instance.Deleting(reason, now, wished, generation),))]

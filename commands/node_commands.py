@@ -107,6 +107,10 @@ def check(command: Issue, state: node.State, now: int) -> dict[str, Any]:
         known = [card.uuid for card in state.inventory.gpus] if state.inventory else []
         if params["gpuUuid"] not in known:
             raise errors.Invalid("params.gpuUuid", f"the node has {', '.join(known) or 'no GPU'}")
+    if command.name == "instance-reboot":
+        there = [instance.id for instance in state.instances]
+        if params["instanceId"] not in there:
+            raise errors.Invalid("params.instanceId", f"the node has {', '.join(there) or 'no instance'}")
     begin = max(command.not_before or 0, now)
     if command.not_after is not None and command.not_after <= begin:
         raise errors.Invalid("notAfter", f"lies at or before the instant at which it may begin, {begin}")

@@ -20,6 +20,7 @@ Name = Literal[
     "apply-mig-layout",
     "prefetch-image",
     "agent-upgrade",
+    "instance-reboot",
 ]
 Status = Literal["queued", "delivered", "succeeded", "failed", "expired", "cancelled"]
 Purpose = Literal["adoption", "inspection", "commissioning", "assignment"]
@@ -72,6 +73,10 @@ class AgentUpgrade(Params, frozen=True):
     version: Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[0-9A-Za-z][0-9A-Za-z.+-]*$(?!\n)")]
 
 
+class InstanceReboot(Params, frozen=True):
+    instance_id: Annotated[str, Meta(pattern=r"^inst_[0-9a-z]{52}$(?!\n)", description="as the NodeSpec has it")]
+
+
 class Flags(Struct, frozen=True, rename="camel"):
     """`idempotent`: running it twice does no harm, so an agent that died meanwhile runs it again.
 
@@ -99,6 +104,7 @@ _PARAMS: Final[Mapping[Name, type[Params]]] = {
     "gpu-reset": GpuReset,
     "prefetch-image": PrefetchImage,
     "agent-upgrade": AgentUpgrade,
+    "instance-reboot": InstanceReboot,
 }
 
 
@@ -139,6 +145,7 @@ TYPES: Final[Mapping[Name, Type]] = {
         ),
         Type("prefetch-image", "Fetch an image and keep it under its digest", Flags(idempotent=True), 7200),
         Type("agent-upgrade", "Bring the agent to another version", Flags(idempotent=True, exclusive=True), 1800),
+        Type("instance-reboot", "Boot one instance anew", Flags(), 300),
     )
 }
 

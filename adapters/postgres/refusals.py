@@ -57,7 +57,8 @@ def _named(code: str, facts: dict[str, Any]) -> NoReturn:
                 f"at most {facts['most']} drafts of one identity wait to be decided on", seconds
             )
         case "BUDGET_EXCEEDED":
-            raise errors.BudgetExceeded(facts["kind"], facts["budget"], facts["needed"], facts["left"])
+            said = (facts["kind"], facts["budget"], facts["needed"], facts["left"])
+            raise errors.BudgetExceeded(*said, endless=facts["endless"])
         case "DOUBLE_BOOKED":
             raise errors.DoubleBooked(f"the node has not enough {facts['resource']} in this time")
         case "CLEANING":
