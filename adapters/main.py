@@ -25,6 +25,7 @@ from adapters.http.limits import Limits
 from adapters.ids import Mint
 from adapters.images import blobs, instance_key
 from adapters.images.signatures import Signatures
+from adapters.images.upload import Uploads
 from adapters.images.user_data import UserData
 from adapters.postgres import evidence, gauges, migrate, reader, retention, runner
 from adapters.postgres.budgets import Budgets
@@ -113,6 +114,7 @@ class Plane:
         self.removing = _removing(self, commands)
         library = Library(reads, self.evidence.sign, self.evidence.key)
         self.dispatcher = Dispatcher(self.ports, self.store, reads, self.shown, self._wait_shown, self.head, library)
+        self.uploads = Uploads(self.blobs, self.dispatcher.expect, self.dispatcher)
         self.worker = Worker(self.ports, commands, self.calendars, self.mint("sess"))
         self.watch = NodeWatch(self.store, commands, self.mint)
         self.ownership = Ownership(self.gateway, reads, self.mint)
@@ -186,6 +188,7 @@ class Plane:
             identify_blocks=self.access.blocks,
             resolver=self.resolver,
             lifespan=[self.gateway.running],
+            begin=self.uploads.begin,
         )
 
 
