@@ -1,11 +1,12 @@
 """What runs instances on a node: the port behind which QEMU stands, or a simulation (domain.md §6, §7: runtime)."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import Protocol
 
 from msgspec import Struct
 
-from domain.node_spec import Instance, InstanceStatus
+from domain.node_spec import Image, Instance, InstanceStatus
 
 Changed = Callable[[], Awaitable[None]]
 """Told when what a driver has to say of an instance is another: the agent reports it at once."""
@@ -42,8 +43,42 @@ class Held(Struct, frozen=True):
     status: InstanceStatus
 
 
+class Seed(Struct, frozen=True):
+    """What an instance is told of itself at its boot (NoCloud)."""
+
+    name: str
+    instance_id: str
+    ssh_keys: tuple[str, ...]
+    user_data: bytes
+
+
+class Sources(Protocol):
+    """Where a driver gets what an instance begins with; both raise Failed."""
+
+    async def image(self, image: Image, token: str) -> Path:
+        """A file that nobody changes, with the digest that the image has: it was read for that after this was called.
+
+        It stays for as long as the NodeSpec has an instance with this image.
+        """
+
+    async def seed(self, instance_id: str, token: str) -> Seed: ...
+
+
+class Means(Struct, frozen=True, kw_only=True):
+    """What a driver is made with: a directory of its own that is there, and the host's files under `root`."""
+
+    directory: Path
+    root: Path
+    sources: Sources
+    changed: Changed
+
+
 class Driver(Protocol):
-    """Every act may be repeated and then changes nothing. What a driver has outlives the agent's process."""
+    """Every act may be repeated and then changes nothing. What a driver has outlives the agent's process.
+
+    Acts on one instance come one at a time, on several at once. `bring` and `reboot` may be cancelled: what they made
+    by then is held, and the next act goes on from there.
+    """
 
     def held(self) -> Mapping[str, Held]:
         """Everything that it has anything of, by instance id, also from before this process began."""
@@ -59,3 +94,10 @@ class Driver(Protocol):
 
     def console(self, instance_id: str) -> Console | None:
         """None where it has written nothing."""
+
+    async def close(self) -> None:
+        """The agent ends: watch no longer. Instances go on as they are."""
+
+
+Make = Callable[[Means], Awaitable[Driver]]
+"""Raises Failed where this machine cannot run instances so; its detail says what would help."""

@@ -21,11 +21,16 @@ _CHUNK: Final = 1 << 20
 _SILENT_SECONDS: Final = 60.0
 
 
+def name_of(digest: str) -> str:
+    """The file of the image that has this digest."""
+    return f"sha256-{digest}"
+
+
 async def prefetch(
     params: PrefetchImage, directory: Path, client: Callable[[], httpx.AsyncClient] | None = None
 ) -> dict[str, Any]:
     """Fetch an image, unless it is there; raises commander.Failure and keeps nothing when it is not what was named."""
-    kept = directory / f"sha256-{params.sha256}"
+    kept = directory / name_of(params.sha256)
     if kept.exists():
         return {"sha256": params.sha256, "sizeBytes": kept.stat().st_size, "path": str(kept), "fetched": False}
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)

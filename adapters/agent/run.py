@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from adapters.agent import joining
+from adapters.agent import driver, joining
 from adapters.agent.commander import Commander
 from adapters.agent.executors import Host, executors
 from adapters.agent.holds import Holds
@@ -52,6 +52,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     inventory_seconds: float = INVENTORY_SECONDS
     reboot: tuple[str, ...] = REBOOT
     upgrade: tuple[str, ...] | None = None
+    driver: driver.Make | None = None
+    """What runs instances here; without one every instance has failed with `NoDriver`."""
 
 
 class Agent:
