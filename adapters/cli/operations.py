@@ -7,13 +7,14 @@ import sys
 import time
 from collections.abc import Collection, Iterator, Mapping
 from functools import partial
+from pathlib import Path
 from typing import IO, Any, Final, NamedTuple
 from urllib.parse import quote
 from uuid import uuid4
 
 import click
 
-from adapters.cli import client, fields, tables
+from adapters.cli import client, fields, tables, uploading
 from adapters.cli.main import kebab
 from domain import node_command, reservation_life
 from domain.operation import Operation
@@ -77,6 +78,8 @@ def command(operation: Operation, registry: Registry) -> click.Command:
     in_path = fields.path_names(operation)
     arguments = [fields.argument(known[name]) for name in in_path]
     options = [fields.option(field) for name, field in known.items() if name not in in_path]
+    if operation.content is not None:
+        arguments.append(click.Argument(["_file"], metavar="FILE", type=click.Path(dir_okay=False, path_type=Path)))
     verb = operation.name.partition(".")[2].replace(".", "-")
     return click.Command(
         kebab(verb),
@@ -196,6 +199,8 @@ def _change(
         headers["Idempotency-Key"] = key
     body = None if operation.verb == "DELETE" and not request else request
     try:
+        if operation.content is not None:
+            return uploading.upload(api, operation.verb, path, own["file"], headers)
         return api.send(operation.verb, path, body=body, headers=headers, sink=sink())
     except client.Failed as failure:
         if not key:
@@ -219,8 +224,9 @@ def _own_options(operation: Operation) -> Iterator[click.Option]:
         if "cursor" in fields.of(operation):
             yield click.Option(["_all", "--all"], is_flag=True, help="follow nextCursor to the end")
     else:
-        whole = "the request as a JSON object, - for standard input; other options stand over it"
-        yield click.Option(["_json_body", "--json-body"], type=click.File(encoding="utf-8"), help=whole)
+        if operation.content is None:
+            whole = "the request as a JSON object, - for standard input; other options stand over it"
+            yield click.Option(["_json_body", "--json-body"], type=click.File(encoding="utf-8"), help=whole)
         if not operation.looks:
             yield click.Option(["_if_match", "--if-match"], type=int, help="only if the thing has this version")
     if operation.key != "none":

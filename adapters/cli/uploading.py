@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -14,11 +14,14 @@ from adapters.cli import client, progress
 PIECE_BYTES: Final = 2**20
 
 
-def upload(api: client.Client, verb: str, path: str, file: Path) -> client.Answer:
+def upload(
+    api: client.Client, verb: str, path: str, file: Path, headers: Mapping[str, str] | None = None
+) -> client.Answer:
     """Send the file as the body of one request; of a file that grows meanwhile what it was at first."""
     with _opened(file) as stream, progress.Progress("upload", sys.stderr, line=progress.sent) as shown:
         size = os.fstat(stream.fileno()).st_size
-        return api.send(verb, path, content=client.Content(size, _pieces(stream, file, size, shown)))
+        content = client.Content(size, _pieces(stream, file, size, shown))
+        return api.send(verb, path, headers=headers, content=content)
 
 
 def digest(file: Path) -> tuple[str, int]:

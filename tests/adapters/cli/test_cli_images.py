@@ -148,3 +148,16 @@ def refusing() -> Iterator[str]:
     yield f"http://127.0.0.1:{listening.getsockname()[1]}"
     thread.join()
     listening.close()
+
+
+def test_upload_sends_a_file_as_it_is(server: Server, disk: Path) -> None:
+    server.says(view(state="stored"))
+    assert run(["upload", "img_1", disk, "--if-match", "3", "--json"], server).exit_code == 0
+    (sent,) = server.asked
+    assert (sent.path, sent.body, sent.headers["If-Match"]) == ("/v1/images/img_1/content", BYTES, '"3"')
+
+
+def test_what_cannot_be_read_is_not_sent(server: Server, tmp_path: Path) -> None:
+    ran = run(["upload", "img_1", tmp_path / "none"], server)
+    assert (ran.exit_code, ran.stderr) == (1, f"Error: {tmp_path / 'none'} cannot be read: No such file or directory\n")
+    assert server.asked == []
