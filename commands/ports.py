@@ -133,6 +133,9 @@ class Store(Protocol):
     def blockers(self, reservation_id: str) -> list[str]:
         """Earlier reservations that still hold, not torn down, an atom that this one has booked next."""
 
+    def blocked(self, reservations: Sequence[str]) -> set[str]:
+        """Those of these reservations that have blockers."""
+
     def following(self, reservation_id: str, since: int, until: int) -> list[Following]:
         """Who has any of this reservation's devices in `[since, until)`, soonest first; of many the first twenty."""
 

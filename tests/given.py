@@ -268,11 +268,15 @@ class Plane:
         signature = base64.b64encode(self.signer.sign(statement)).decode()
         return by.ok("POST", f"/v1/images/{image_id}/signatures", {"signature": signature})
 
+    @property
+    def public_key(self) -> str:
+        """Of the plane's signer, in PEM."""
+        return self.signer.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+
     def allow(self, by: Client) -> None:
         """Put the plane's signer on the allowlist of a tenant, beside those who are there."""
-        raw = self.signer.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
         there = by.ok("GET", "/v1/image-signers")["signers"]
-        keys = {signer["publicKey"]: signer["name"] for signer in there} | {raw.decode(): "signer"}
+        keys = {signer["publicKey"]: signer["name"] for signer in there} | {self.public_key: "signer"}
         signers = [{"name": name, "publicKey": key} for key, name in keys.items()]
         by.ok("PUT", "/v1/image-signers", {"signers": signers})
 

@@ -34,6 +34,12 @@ SELECT queue_version, ARRAY(
 ) FROM pool_gates WHERE pool_id = %(pool)s
 """
 
+_BLOCKING: LiteralString = """
+FROM device_bookings AS mine JOIN device_bookings AS earlier ON earlier.device_id = mine.device_id
+WHERE mine.reservation_id = ANY(%s) AND NOT mine.ended AND earlier.reservation_id <> mine.reservation_id
+  AND earlier.bound AND NOT earlier.freed AND lower(earlier.during) < lower(mine.during)
+"""
+
 Question = tuple[str, tuple[Any, ...]]
 Found = tuple[Replay | None, dict[tuple[str, str], Resource | None], dict[str, Offer | None]]
 
@@ -172,14 +178,10 @@ class CatalogReader:
         return self._column(sql, (node_id,))
 
     def blockers(self, reservation_id: str) -> list[str]:
-        sql: LiteralString = """
-        SELECT DISTINCT earlier.reservation_id FROM device_bookings AS mine
-        JOIN device_bookings AS earlier ON earlier.device_id = mine.device_id
-        WHERE mine.reservation_id = %s AND NOT mine.ended AND earlier.reservation_id <> mine.reservation_id
-          AND earlier.bound AND NOT earlier.freed AND lower(earlier.during) < lower(mine.during)
-        ORDER BY 1
-        """
-        return self._column(sql, (reservation_id,))
+        return self._column(f"SELECT DISTINCT earlier.reservation_id {_BLOCKING} ORDER BY 1", ([reservation_id],))
+
+    def blocked(self, reservations: Sequence[str]) -> set[str]:
+        return set(self._column(f"SELECT DISTINCT mine.reservation_id {_BLOCKING}", (list(reservations),)))
 
     def following(self, reservation_id: str, since: int, until: int) -> list[Following]:
         sql: LiteralString = """

@@ -82,7 +82,7 @@ def step(store: Store, reservation_id: str, fence: Fence, back_at: int = 0) -> i
 
 
 def _bind(store: Store, reservation_id: str, loaded: Loaded, now: int) -> list[Change]:
-    """Every node's NodeSpec gets its allocation, and the instance that is to run on it, with the reservation's event."""
+    """Every node's NodeSpec gets its allocation, and the instance that is to run on it, in the same append."""
     state: reservation.State = loaded.state
     assert state.draft is not None
     generations: dict[str, int] = {}
