@@ -24,7 +24,10 @@ _POLL_SECONDS: Final = 0.05
 
 
 class PoolPlan(NamedTuple):
-    """A pool of the demo: where it is, what its machines are, how they are sold, to whom how much."""
+    """A pool of the demo: where it is, what its machines are, how they are sold, to whom how much.
+
+    Machines of one model bear numbers, from `first` on, that none of another pool has.
+    """
 
     name: str
     site: str
@@ -33,6 +36,7 @@ class PoolPlan(NamedTuple):
     gpus: int
     body: dict[str, Any]
     quotas: dict[str, dict[str, int]]
+    first: int = 0
 
 
 SITES: Final = {"north": "eu-north", "south": "eu-south"}
@@ -83,6 +87,7 @@ POOLS: Final = (
             "acme": {"gpu": 4, "vcpu": 128, "memoryMiB": 524_288},
             "globex": {"gpu": 4, "vcpu": 128, "memoryMiB": 524_288},
         },
+        first=100,
     ),
 )
 
@@ -171,7 +176,7 @@ class Demo:
             token = self._token(sites[plan.site], missing, poolId=pools[plan.name])
             layout = SEVEN if plan.body["sharing"] == "mig" else ()
             for n, name in enumerate(names):
-                found = inventory_for(plan.model, plan.gpus, n, mig_layout=layout)
+                found = inventory_for(plan.model, plan.gpus, plan.first + n, mig_layout=layout)
                 labels = {"rack": f"{plan.site}-{n // 4}"}
                 members.append(Member(name=name, join_token=token, inventory=found, labels=labels))
         for n, name in enumerate(sites):
