@@ -29,6 +29,7 @@ from adapters.images.upload import Uploads
 from adapters.images.user_data import UserData
 from adapters.postgres import evidence, gauges, migrate, reader, retention, runner
 from adapters.postgres.budgets import Budgets
+from adapters.postgres.consoles import Consoles
 from adapters.postgres.follower import Follower
 from adapters.postgres.leases import LOOK_S
 from adapters.postgres.pool import Pool, pool
@@ -107,7 +108,14 @@ class Plane:
             self.images,
             self.access.billing,
         )
-        self.gateway = Gateway(self.store, audience=AUDIENCE, new_id=self.mint)
+        self.consoles = Consoles(commands)
+        self.gateway = Gateway(
+            self.store,
+            audience=AUDIENCE,
+            new_id=self.mint,
+            token=self.instance_key.token,
+            consoles=self.consoles,
+        )
         consumers = (self.calendars.consume, self.runner.apply, self._tell_gateway)
         self.follower = Follower(following, consumers, at_rest=self.runner.at_rest)
         self.evidence = _evidence(self, commands, files.audit_key)
