@@ -1,18 +1,22 @@
 """The bytes of images: they come once, and go when a retired image is used by nobody (domain.md §6)."""
 
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Final
 
-from msgspec import Meta
+import msgspec
 
-from commands.ports import Loaded
+from commands.ports import Loaded, Race, Store
 from commands.unit import Outcome, Unit, changed
 from domain import errors, image
+from domain.event import Append, Change, Meta
 from domain.image_content import Content, Expected
 from domain.operation import Operation, Request
 
+ACTOR: Final = "controller:images"
+
 
 class Upload(Request, frozen=True, kw_only=True):
-    id: Annotated[str, Meta(description="the image whose bytes are the body")]
+    id: Annotated[str, msgspec.Meta(description="the image whose bytes are the body")]
 
 
 def expected(command: Upload, unit: Unit) -> Expected:
@@ -39,6 +43,32 @@ def _open(command: Upload, unit: Unit) -> Loaded:
     if state.retired_at is not None:
         raise errors.Conflict("the image is retired: its bytes are not taken any more")
     return loaded
+
+
+def missed(store: Store, id: str, has: Callable[[str], bool]) -> None:
+    """Somebody looked for the bytes of a stored image and found none: say so, unless they came back meanwhile."""
+    loaded = store.load(id)
+    state: image.State = loaded.state
+    if state.stored_at is not None and not has(state.sha256):
+        _record(store, id, loaded, image.Missed(store.now()))
+
+
+def dropped(store: Store, id: str, used: bool) -> bool:
+    """Whether the log has that the bytes of a retired image, which nobody uses, go now."""
+    loaded = store.load(id)
+    state: image.State = loaded.state
+    if state.retired_at is None or state.stored_at is None or used:
+        return False
+    return _record(store, id, loaded, image.Dropped(store.now()))
+
+
+def _record(store: Store, id: str, loaded: Loaded, event: image.Events) -> bool:
+    """What somebody else recorded first stands."""
+    try:
+        store.append(Append((Change(id, loaded.version, (event,)),), Meta(ACTOR)))
+    except Race:
+        return False
+    return True
 
 
 OPERATIONS = (
