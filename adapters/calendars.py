@@ -5,12 +5,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import Lock
-from typing import Final
+from typing import Final, get_args
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from domain import calendar, node, node_fold, pool, reservation
+from domain import calendar, claim, node, node_fold, pool, reservation
 from domain.device import Device, Quantity, Version
 from domain.event import Recorded
 
@@ -18,6 +18,8 @@ CATCH_UP_S: Final = 0.2
 HELD_S: Final = 10.0
 _CLEANING_MS: Final = 1000
 _MARK: Final = "mark_"
+_ALL_SCALARS: Final = dict.fromkeys(get_args(claim.Scalar), 1 << 62)
+"""What planned maintenance takes of a node, whatever that comes to have: a claim of scalars alone finds no room."""
 _FREEING: Final = (
     reservation.MemberLost,
     reservation.ReleaseStarted,
@@ -136,7 +138,7 @@ class Calendars:
         match event:
             case node.MaintenancePlanned(plan=plan):
                 with self.locked(pool_id) as of:
-                    of.book(plan.id, node_id, plan.atoms, {}, plan.from_, plan.until)
+                    of.book(plan.id, node_id, plan.atoms, _ALL_SCALARS, plan.from_, plan.until)
             case node.PlanEnded(id=id):
                 atoms = next((plan.atoms for plan in before.plans if plan.id == id), ())
                 with self.locked(pool_id) as of:

@@ -7,7 +7,10 @@ from commands import (
     confirming,
     evicting,
     extensions,
+    flavors,
     identity,
+    image_signers,
+    images,
     join_tokens,
     joining,
     leases,
@@ -42,6 +45,9 @@ from queries import (
 )
 from queries import budgets as budget_queries
 from queries import extensions as extension_queries
+from queries import flavors as flavor_queries
+from queries import image_signers as image_signer_queries
+from queries import images as image_queries
 from queries import join_tokens as join_token_queries
 from queries import leases as lease_queries
 from queries import node_commands as node_command_queries
@@ -65,6 +71,12 @@ OPERATIONS: Final[dict[str, operation.Operation]] = operation.table(
     quota_queries.OPERATIONS,
     budgets.OPERATIONS,
     budget_queries.OPERATIONS,
+    flavors.OPERATIONS,
+    flavor_queries.OPERATIONS,
+    images.OPERATIONS,
+    image_queries.OPERATIONS,
+    image_signers.OPERATIONS,
+    image_signer_queries.OPERATIONS,
     join_tokens.OPERATIONS,
     join_token_queries.OPERATIONS,
     joining.OPERATIONS,

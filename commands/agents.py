@@ -6,7 +6,7 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from commands import hardware, health, members, missing, node_sessions, reconciling, teardown, twins
+from commands import hardware, health, instance_reports, members, missing, node_sessions, reconciling, teardown, twins
 from commands.acting import act, following
 from commands.gathering import Gathered
 from commands.ports import Store
@@ -30,9 +30,9 @@ def _meta(node_id: str, state: node.State) -> Meta:
     return Meta(f"agent:{node_id}", state.admission_id)
 
 
-def _about(store: Store, node_id: str, reservation_id: str) -> Meta:
-    """What a node reports of a reservation was brought about by whoever was admitted to reserve (domain.md §9)."""
-    cause = store.load(reservation_id)
+def _about(store: Store, node_id: str, stream: str) -> Meta:
+    """What a node reports of a reservation or an instance was brought about by whoever was admitted (domain.md §9)."""
+    cause = store.load(stream)
     return following(f"agent:{node_id}", cause.state.admission_id, cause)
 
 
@@ -146,15 +146,26 @@ def report_inventory(store: Store, node_id: str, session: int, found: NodeInvent
     store.saw_inventory(node_id)
 
 
-def report_status(store: Store, node_id: str, session: int, observed: int, items: Mapping[str, Status]) -> None:
+def report_status(
+    store: Store,
+    node_id: str,
+    session: int,
+    observed: int,
+    items: Mapping[str, Status],
+    instances: instance_reports.Instances = instance_reports.NONE,
+) -> None:
     """Take a node's word of its NodeSpec: what it prepared, and, by leaving it out, what it tore down."""
     _observe(store, node_id, session, observed, items)
-    for reservation_id in store.booked(node_id):
+    booked = store.booked(node_id)
+    for reservation_id in booked:
         _tear_down(store, node_id, session, reservation_id, observed, items)
     spec: node.State = store.load(node_id).state
     prepared = {a.reservation_id for a in spec.allocations if items.get(a.id) == "prepared"}
     for reservation_id in sorted(prepared):
         _prepare(store, node_id, session, reservation_id, observed, items)
+    for reservation_id in booked:
+        if instance_id := store.load(reservation_id).state.instance_id:
+            _hear(store, node_id, session, reservation_id, instance_id, observed, instances)
 
 
 def _observe(store: Store, node_id: str, session: int, observed: int, items: Mapping[str, Status]) -> None:
@@ -182,6 +193,24 @@ def _tear_down(
         return [change, Seen(node_id, version)] if change else []
 
     act(store, _about(store, node_id, reservation_id), decide)
+
+
+def _hear(
+    store: Store,
+    node_id: str,
+    session: int,
+    reservation_id: str,
+    instance_id: str,
+    observed: int,
+    instances: instance_reports.Instances,
+) -> None:
+    def decide() -> Sequence[Change | Seen]:
+        version, _ = _current(store, node_id, session)
+        state: reservation.State = store.load(reservation_id).state
+        told = instance_reports.heard(store, reservation_id, state, node_id, observed, instances, store.now())
+        return [*told, Seen(node_id, version)]
+
+    act(store, _about(store, node_id, instance_id), decide)
 
 
 def torn_down_by(state: reservation.State, node_id: str, observed: int, items: Mapping[str, Status]) -> bool:

@@ -49,7 +49,8 @@ def look(
         return None
     states = [loaded.state for loaded in store.load_all(queue.ahead)]
     ahead = waiting.line(zip(queue.ahead, states, strict=True), unit.now)
-    own = queueing.Waiter(reservation_id, draft.claim, window, draft.starts_at is None, spot=draft.spot)
+    movable = waiting.is_movable(draft, draft.starts_at)
+    own = queueing.Waiter(reservation_id, draft.claim, window, movable, spot=draft.spot)
     verdict, places = placing.choose_behind(unit.ports, pool_id, ahead, own, unit.now)
     if places is None and unit.behind:
         unit.ports.calendars.lost(pool_id, (), window)

@@ -7,7 +7,7 @@ from msgspec import Meta, field
 from commands import quotas
 from commands.ports import Ports
 from commands.unit import Outcome, Unit, changed
-from domain import budget, errors, quota, reservation
+from domain import asking, budget, errors, quota, reservation
 from domain.operation import Operation, Request
 
 Day = Annotated[int, Meta(ge=0, le=2**53, description="epoch ms, the beginning of a day (UTC)")]
@@ -46,7 +46,8 @@ def change(command: Set, state: budget.State, tenant_id: str, now: int) -> list[
 def budgeted(draft: reservation.Drafted, *, enforced: bool) -> reservation.Budgeted:
     """What an admitted claim may take of its tenant's and its project's budgets."""
     scopes = quota.scopes(draft.tenant_id, draft.project_id)
-    return reservation.Budgeted(scopes, draft.gpu_count, draft.gpu_count * draft.duration_seconds * 1000, enforced)
+    start, end = asking.asked_for(draft)
+    return reservation.Budgeted(scopes, draft.gpu_count, draft.gpu_count * (end - start), enforced)
 
 
 def exceeded(ports: Ports, draft: reservation.Drafted, window: tuple[int, int] | None = None) -> budget.Exceeded | None:
@@ -54,9 +55,8 @@ def exceeded(ports: Ports, draft: reservation.Drafted, window: tuple[int, int] |
 
     `window` (epoch ms) is what an extension adds, in place of the draft's own.
     """
-    start = draft.at if draft.starts_at is None else draft.starts_at
     accounts = ports.budgets.accounts(quota.scopes(draft.tenant_id, draft.project_id))
-    return budget.exceeded(accounts, draft.gpu_count, window or (start, start + draft.duration_seconds * 1000))
+    return budget.exceeded(accounts, draft.gpu_count, window or asking.asked_for(draft))
 
 
 def over(draft: reservation.Drafted, unit: Unit, window: tuple[int, int] | None = None) -> errors.Conflict | None:
@@ -69,7 +69,7 @@ def over(draft: reservation.Drafted, unit: Unit, window: tuple[int, int] | None 
 
 
 def refusal(of: budget.Exceeded) -> errors.BudgetExceeded:
-    return errors.BudgetExceeded(of.kind, of.budget, of.needed, of.left)
+    return errors.BudgetExceeded(of.kind, of.budget, of.needed, of.left, endless=of.endless)
 
 
 OPERATIONS = (

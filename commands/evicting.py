@@ -5,7 +5,7 @@ from msgspec import Struct
 from commands import ending, pools
 from commands.of_nodes import Reason
 from commands.unit import Outcome, Unit, changed
-from domain import errors, reservation, reservation_life
+from domain import errors, reservation, reservation_life, reservation_terms
 from domain.event import Change
 from domain.operation import Operation, Request
 
@@ -42,7 +42,7 @@ def view(id: str, state: reservation.State, version: int) -> View:
         state=state.status,
         state_reason=state.reason,
         starts_at=state.starts_at,
-        ends_at=state.ends_at,
+        ends_at=reservation_terms.shown_end(state.ends_at),
         version=version,
     )
 

@@ -82,9 +82,10 @@ def extend(command: Extend, unit: Unit) -> Outcome:
 def _wrong(command: Extend, state: reservation.State, now: int) -> errors.Refusal | None:
     """Why there is nothing to draft: no decision is made on what cannot be, but on the reservation as it is."""
     try:
+        reservation_life.must_be_its_own(state)
         reservation_life.must_take(state, "extend")
         check(command, state, now)
-    except (errors.IllegalTransition, errors.Invalid) as wrong:
+    except (errors.Conflict, errors.Invalid) as wrong:
         return wrong
     return None
 

@@ -1,6 +1,7 @@
 """Several decisions, one append: what an earlier one brought is there when a later one looks."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Protocol
 
 from msgspec.structs import replace
@@ -20,9 +21,10 @@ class Loads(Protocol):
 class Gathered:
     """Changes on their way into one append; `load` shows a stream as it will be."""
 
-    def __init__(self, store: Loads) -> None:
+    def __init__(self, store: Loads, known: Mapping[str, Loaded] = MappingProxyType({})) -> None:
+        """`known` are streams that were loaded together beforehand."""
         self._store = store
-        self._seen: dict[str, Loaded] = {}
+        self._seen: dict[str, Loaded] = dict(known)
         self._events: dict[str, list[Event]] = {}
         self._metas: dict[str, Meta | None] = {}
 

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from commands import ending
+from commands import ending, instance_places
 from commands.gathering import Gathered
 from commands.ports import Loaded, Store
 from domain import node, reservation, reservation_life
@@ -33,6 +33,7 @@ def lose(reservation_id: str, gathered: Gathered, gone: reservation.Allocation, 
     generation = removal.generation if removal else None
     lost = reservation.MemberLost(gone.id, gone.node_id, reason, now, generation)
     gathered.add([Change(reservation_id, loaded.version, (lost,))])
+    gathered.add(instance_places.displaced(gathered, loaded.state, gone, reason, now))
     if removal is not None:
         gathered.add([Change(gone.node_id, gathered.load(gone.node_id).version, (removal,))])
 

@@ -133,6 +133,9 @@ class Store(Protocol):
     def blockers(self, reservation_id: str) -> list[str]:
         """Earlier reservations that still hold, not torn down, an atom that this one has booked next."""
 
+    def blocked(self, reservations: Sequence[str]) -> set[str]:
+        """Those of these reservations that have blockers."""
+
     def following(self, reservation_id: str, since: int, until: int) -> list[Following]:
         """Who has any of this reservation's devices in `[since, until)`, soonest first; of many the first twenty."""
 
@@ -179,11 +182,19 @@ class Billing(Protocol):
         """Why whoever asks may spend nothing more, None where they may. What cannot be told is a no."""
 
 
+class PublicKey(Struct, frozen=True):
+    """A key that images are signed with; `pem` is the one way to write it, `key_id` the SHA-256 of its DER in hex."""
+
+    scheme: image.Scheme
+    key_id: str
+    pem: str
+
+
 class Signatures(Protocol):
     """What signatures of images are checked with."""
 
-    def key(self, pem: str) -> tuple[image.Scheme, str]:
-        """Scheme and key id of a public key in PEM; raises errors.Invalid naming `publicKey`."""
+    def key(self, pem: str, field: str) -> PublicKey:
+        """The public key in PEM; raises errors.Invalid naming `field`."""
 
     def good(self, scheme: image.Scheme, pem: str, signature: bytes, statement: bytes, sha256: str) -> bool:
         """Whether the key signed: with ed25519 the statement, with ecdsa-p256 the bytes of this digest."""

@@ -141,6 +141,7 @@ def cancel(command: Act, unit: Unit) -> Outcome:
     """Before it binds it ends at once; while it binds, its nodes undo it first (O11)."""
     loaded = unit.existing(command.id)
     state: reservation.State = loaded.state
+    reservation_life.must_be_its_own(state)
     if state.status == "cancelled" or (state.status in ("releasing", "released") and state.reason == "Cancelled"):
         return Outcome((changed(command.id, loaded, []),))
     if state.status == "binding":
@@ -152,6 +153,7 @@ def cancel(command: Act, unit: Unit) -> Outcome:
 def release(command: Act, unit: Unit) -> Outcome:
     loaded = unit.existing(command.id)
     state: reservation.State = loaded.state
+    reservation_life.must_be_its_own(state)
     if state.status in ("releasing", "released"):
         return Outcome((changed(command.id, loaded, []),))
     reservation_life.must_take(state, "release")
@@ -162,6 +164,7 @@ def renew(command: Act, unit: Unit) -> Outcome:
     """The log's order decides: what was released for its lease takes no renewal any more (domain.md §5)."""
     loaded = unit.existing(command.id)
     state: reservation.State = loaded.state
+    reservation_life.must_be_its_own(state)
     reservation_life.must_take(state, "renew")
     if state.draft is None or state.draft.lease_seconds is None:
         raise errors.Conflict("it has no lease to renew: it was made without leaseSeconds and runs to its end")
@@ -169,7 +172,7 @@ def renew(command: Act, unit: Unit) -> Outcome:
     return Outcome((changed(command.id, loaded, [renewed]),))
 
 
-_VERB = (errors.AccessDenied, errors.NotFound, errors.IllegalTransition, errors.StaleVersion)
+_VERB = (errors.AccessDenied, errors.NotFound, errors.IllegalTransition, errors.StaleVersion, errors.Conflict)
 
 OPERATIONS = (
     Operation(
@@ -231,6 +234,6 @@ OPERATIONS = (
         handle=renew,
         view=reservation_view.view,
         summary="Renew the lease of an active reservation",
-        refusals=(*_VERB, errors.Conflict),
+        refusals=_VERB,
     ),
 )

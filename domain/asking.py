@@ -8,6 +8,7 @@ from domain import claim, errors, pool, reservation
 from domain.access import Session
 from domain.labels import Labels
 from domain.operation import Request
+from domain.reservation_terms import OPEN_END
 from domain.selector import Selectors
 
 LATE_MS: Final = 5_000
@@ -42,14 +43,9 @@ def wanted(asked: Asking) -> claim.Claim:
 def check(asked: Asking, of: pool.State, now: int, selectors: Selectors) -> None:
     """Refuse what cannot be, naming the field."""
     claim.check(wanted(asked))
-    if not any(line.count for line in asked.devices):
-        raise errors.Invalid("devices[0].count", "ask for at least one device")
     if of.retired:
         raise errors.Conflict("the pool is retired and takes nothing new")
-    if pool.binding(of) != "hold":
-        raise errors.Invalid("poolId", f"pools of class {of.class_} cannot be reserved yet: only binding hold is built")
-    if asked.binding != "hold":
-        raise errors.Invalid("binding", "reservations of this pool have binding hold")
+    _binds(asked, of)
     sold = pool.device_classes(of)
     for index, line in enumerate(asked.devices):
         if line.class_ not in sold:
@@ -64,6 +60,19 @@ def check(asked: Asking, of: pool.State, now: int, selectors: Selectors) -> None
     longest = of.policy.max_pending
     if asked.max_pending_seconds is not None and asked.max_pending_seconds > longest:
         raise errors.Invalid("maxPendingSeconds", f"claims of this pool wait at most {longest} seconds")
+
+
+def _binds(asked: Asking, of: pool.State) -> None:
+    """What an instance shall run on is one node, and may be scalars alone."""
+    binding = pool.binding(of)
+    if binding not in ("hold", "instance"):
+        raise errors.Invalid("poolId", f"pools of class {of.class_} cannot be reserved yet: binding node is not built")
+    if asked.binding != binding:
+        raise errors.Invalid("binding", f"reservations of this pool have binding {binding}")
+    if binding == "instance" and asked.nodes > 1:
+        raise errors.Invalid("nodes", "an instance runs on one node; make a reservation for each")
+    if binding == "hold" and not any(line.count for line in asked.devices):
+        raise errors.Invalid("devices[0].count", "ask for at least one device")
 
 
 def draft(
@@ -94,12 +103,12 @@ def draft(
 
 
 def attributes(draft: reservation.Drafted) -> dict[str, str | int | float | bool | list[str]]:
-    """What a policy reads of a draft; durationHours is the exact seconds / 3600 (domain.md §10)."""
+    """What a policy reads of a draft; durationHours is the exact seconds / 3600, none where it is open-ended."""
     known: dict[str, str | int | float | bool | None] = {
         "region": draft.region,
         "gpuModel": draft.gpu_model,
         "gpuCount": draft.gpu_count,
-        "durationHours": draft.duration_seconds / 3600,
+        "durationHours": None if draft.instance_id else draft.duration_seconds / 3600,
         "binding": draft.binding,
         "projectId": draft.project_id,
         "ownerId": draft.identity_id,
@@ -108,8 +117,16 @@ def attributes(draft: reservation.Drafted) -> dict[str, str | int | float | bool
     return {name: value for name, value in known.items() if value is not None}
 
 
+def asked_for(draft: reservation.Drafted) -> Window:
+    """The time that it asks for, were it to begin when it was asked."""
+    start = draft.at if draft.starts_at is None else draft.starts_at
+    return start, OPEN_END if draft.instance_id is not None else start + draft.duration_seconds * 1000
+
+
 def at_once(draft: reservation.Drafted, now: int) -> Window:
     """When it runs if it need not wait; a start that comes late keeps its end, and leaves less or nothing."""
+    if draft.instance_id is not None:
+        return now, OPEN_END
     start = now if draft.starts_at is None else draft.starts_at
     return max(start, now), start + draft.duration_seconds * 1000
 
@@ -117,6 +134,8 @@ def at_once(draft: reservation.Drafted, now: int) -> Window:
 def waiting(draft: reservation.Drafted, now: int) -> tuple[Window, int]:
     """While it waits: what it claims of its quotas, and the instant at which it gives up."""
     duration_ms, give_up_at = draft.duration_seconds * 1000, now + draft.max_pending_seconds * 1000
+    if draft.instance_id is not None:
+        return (now, OPEN_END), give_up_at
     if draft.starts_at is None:
         return (now, give_up_at + duration_ms), give_up_at
     window = (draft.starts_at, draft.starts_at + duration_ms)

@@ -9,7 +9,7 @@ from typing import Final, assert_never
 
 from msgspec import Struct, field
 
-from domain import quota
+from domain import quota, reservation_terms
 from domain.event import Event
 
 HOUR_MS: Final = 3_600_000
@@ -86,12 +86,13 @@ class Account(Struct, frozen=True):
 
 
 class Exceeded(Struct, frozen=True):
-    """A claim that takes more than is left; GPU-milliseconds."""
+    """A claim that takes more than is left; GPU-milliseconds. `endless`: neither it nor the period has an end."""
 
     kind: quota.Kind
     budget: int
     needed: int
     left: int
+    endless: bool = False
 
 
 def needed(account: Account, gpus: int, window: tuple[int, int]) -> int:
@@ -102,9 +103,13 @@ def needed(account: Account, gpus: int, window: tuple[int, int]) -> int:
 
 
 def exceeded(accounts: Sequence[Account], gpus: int, window: tuple[int, int]) -> Exceeded | None:
-    """The first budget that has not enough left. One that the claim takes nothing of stands in nobody's way."""
+    """The first budget that has not enough left. One that the claim takes nothing of stands in nobody's way.
+
+    What has no end takes what there is until the budget's period ends, and of a budget without end it takes all.
+    """
     for account in accounts:
         takes = needed(account, gpus, window)
         if takes > max(0, account.left):
-            return Exceeded(account.kind, account.gpu_ms, takes, account.left)
+            endless = account.until is None and reservation_terms.shown_end(window[1]) is None
+            return Exceeded(account.kind, account.gpu_ms, takes, account.left, endless)
     return None

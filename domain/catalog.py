@@ -37,6 +37,7 @@ _REGION: Mapping[str, AttributeType] = {"region": "string"}
 _GPU: Mapping[str, AttributeType] = {"gpuModel": "string", "gpuCount": "number"}
 
 POOL = f"{PREFIX}pool"
+IMAGE = f"{PREFIX}image"
 
 TYPES: tuple[Type, ...] = (
     Type(f"{PREFIX}fleet", "the platform's fleet as a whole", scope=True),
@@ -110,9 +111,11 @@ TYPES: tuple[Type, ...] = (
         },
     ),
     Type(
-        f"{PREFIX}image",
+        IMAGE,
         "an operating system or ramdisk image",
         attributes={"visibility": "string", "verified": "boolean"},
+        id_prefix="img",
+        get="compute:images:get",
     ),
     Type(f"{PREFIX}profile", "a provisioning template"),
     Type(f"{PREFIX}provider-account", "an account with a capacity provider", id_prefix="pacct"),

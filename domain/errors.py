@@ -143,14 +143,20 @@ class QuotaExceeded(Conflict):
 
 
 class BudgetExceeded(Conflict):
-    """All in GPU-milliseconds; `kind`: tenant or project. What is left is less than nothing after a cut."""
+    """All in GPU-milliseconds; `kind`: tenant or project. What is left is less than nothing after a cut.
+
+    `endless`: neither the claim nor the budget's period has an end.
+    """
 
     code = "BUDGET_EXCEEDED"
 
-    def __init__(self, kind: str, budget: int, needed: int, left: int) -> None:
+    def __init__(self, kind: str, budget: int, needed: int, left: int, *, endless: bool = False) -> None:
         hours = {name: f"{ms / 3_600_000:.2f}" for name, ms in (("all", budget), ("needs", needed), ("left", left))}
+        needs = "this needs " + hours["needs"]
+        if endless:
+            needs = "this runs on without an end, which only a budget with `until` can hold"
         super().__init__(
-            f"the {kind}'s budget is {hours['all']} GPU-hours, {hours['left']} are left; this needs {hours['needs']}",
+            f"the {kind}'s budget is {hours['all']} GPU-hours, {hours['left']} are left; {needs}",
             extra={"kind": kind, "budgetGpuMs": budget, "neededGpuMs": needed, "leftGpuMs": left},
         )
 

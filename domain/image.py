@@ -3,19 +3,49 @@
 What a name and version stand for never changes: the digest is fixed before a byte comes.
 """
 
+import re
 from collections.abc import Collection
-from typing import Literal, assert_never
+from typing import Final, Literal, assert_never
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from domain import errors, image_statement
 from domain.event import Event
 
 Format = Literal["raw", "qcow2", "iso"]
 Purpose = Literal["os", "ramdisk"]
 Visibility = Literal["private", "public"]
+Status = Literal["registered", "stored", "retired"]
 Scheme = Literal["ed25519", "ecdsa-p256"]
 """`ed25519` signs the image statement, `ecdsa-p256` is what `cosign sign-blob` makes of the bytes."""
+
+
+_VERSION: Final = re.compile(r"[a-z0-9]([a-z0-9._+-]{0,61}[a-z0-9])?")
+_SHA256: Final = re.compile(r"[0-9a-f]{64}")
+_OTHERS: Final = {32: "MD5", 40: "SHA-1", 56: "SHA-224", 96: "SHA-384", 128: "SHA-512"}
+"""Digests by their length in hex, to name what was given instead."""
+
+
+def version_name(text: str, field: str = "imageVersion") -> str:
+    """The version as it is: another letter case would be another version of the same name."""
+    if not _VERSION.fullmatch(text):
+        message = "expected 1 to 63 of a-z, 0-9 and . _ + -, beginning and ending with a letter or digit"
+        raise errors.Invalid(field, message)
+    return text
+
+
+def digest(text: str, field: str = "sha256") -> str:
+    """A SHA-256 in lower-case hex, of one in either letter case, with or without `sha256:` before it."""
+    algorithm, mark, hex = text.rpartition(":")
+    hex = hex.lower()
+    if mark and algorithm.lower() != "sha256":
+        raise errors.Invalid(field, f"expected a SHA-256, got one that says it is {algorithm[:20]!r}")
+    if not _SHA256.fullmatch(hex):
+        other = _OTHERS.get(len(hex))
+        hint = f", which is the length of {other}" if other else ""
+        raise errors.Invalid(field, f"expected the SHA-256 as 64 hex digits, got {len(hex)} characters{hint}")
+    return hex
 
 
 class Registered(Event, frozen=True, tag="image.registered.1"):
@@ -100,6 +130,25 @@ class State(Struct, frozen=True, rename="camel"):
     def verified(self) -> bool:
         return bool(self.verdicts)
 
+    @property
+    def statement(self) -> bytes:
+        """What an Ed25519 signature of it is over."""
+        return image_statement.written(
+            owner_tenant_id=self.owner_tenant_id,
+            name=self.name,
+            version=self.version,
+            format=self.format,
+            purpose=self.purpose,
+            sha256=self.sha256,
+            size_bytes=self.size_bytes,
+        )
+
+    @property
+    def status(self) -> Status:
+        if self.retired_at is not None:
+            return "retired"
+        return "registered" if self.stored_at is None else "stored"
+
 
 def evolve(state: State, event: Events) -> State:
     match event:
@@ -134,19 +183,23 @@ def vouched(state: State, allowed: Collection[str]) -> Verdict | None:
 
 
 class View(Struct, frozen=True, kw_only=True, rename="camel"):
-    """`state` is `registered` until the bytes came, then `stored`, or `retired`. Instants in epoch ms."""
+    """`state` is `registered` until the bytes came, then `stored`, or `retired`. Instants in epoch ms.
+
+    `statement` is what an Ed25519 signature is over, byte for byte.
+    """
 
     id: str
     name: str
     image_version: str
     owner_tenant_id: str
-    state: Literal["registered", "stored", "retired"]
+    state: Status
     format: Format
     purpose: Purpose
     visibility: Visibility
     sha256: str
     size_bytes: int
     virtual_bytes: int | None
+    statement: str
     verified: bool
     verdicts: tuple[Verdict, ...]
     stored_at: int | None
@@ -161,13 +214,14 @@ def view(id: str, state: State, version: int) -> View:
         name=state.name,
         image_version=state.version,
         owner_tenant_id=state.owner_tenant_id,
-        state="retired" if state.retired_at is not None else "registered" if state.stored_at is None else "stored",
+        state=state.status,
         format=state.format,
         purpose=state.purpose,
         visibility=state.visibility,
         sha256=state.sha256,
         size_bytes=state.size_bytes,
         virtual_bytes=state.virtual_bytes,
+        statement=state.statement.decode(),
         verified=state.verified,
         verdicts=state.verdicts,
         stored_at=state.stored_at,

@@ -172,9 +172,13 @@ class Outlook:
                 yield count, bits
 
     def _of_any_class(self, instant: int) -> list[tuple[int, int]]:
-        """Nothing is kept of it: claims without any device are no business of a pool (commands.reservations)."""
+        """Nothing is kept of it: claims of scalars alone look at every node, also at those that have no device."""
         offered = [id for id, entry in self._entries.items() if entry.node.schedulable]
-        return sorted(self._moved(offered, ANY, instant)[1].items())
+        bare = [self._rank(self._entries[id]) for id in offered if not self._entries[id].classes[ANY]]
+        came = self._moved(offered, ANY, instant)[1]
+        if bare:
+            came[0] = came.get(0, 0) | _bits(bare, len(self._ids))
+        return sorted(came.items())
 
     def steady(self, class_: str, need: int, start: int, until: int) -> int:
         """All nodes but some that do not have `need` free devices all through the window: a stretch's start tells."""

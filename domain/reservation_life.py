@@ -31,6 +31,15 @@ VERBS: Final[Mapping[str, tuple[Status, ...]]] = {
 FINAL: Final = frozenset(state for state, following in MOVES.items() if not following)
 
 
+def must_be_its_own(state: State) -> None:
+    """What came with an instance is the instance's: no verb of a tenant ends or moves it."""
+    if state.draft is not None and state.draft.instance_id is not None and state.status not in FINAL:
+        raise errors.Conflict(
+            "it came with an instance, and ends with it: delete the instance",
+            extra={"instanceId": state.draft.instance_id},
+        )
+
+
 def must_take(state: State, verb: str) -> None:
     """Refuse a verb that the state does not take, naming those that it does."""
     if state.status not in VERBS[verb]:

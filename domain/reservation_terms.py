@@ -13,6 +13,14 @@ DRAFT_MS: Final = 15 * 60_000
 DRAFTS: Final = 100
 """How many of them an identity may have open."""
 CONFIRM_MS: Final = 30 * 60_000
+OPEN_END: Final = 253_402_300_799_000
+"""The end of what has none: the end of the year 9999, beyond every other instant. Bookings, quota and queue reckon with
+it as with any other; only where an end is shown, and in budgets, it is told apart."""
+
+
+def shown_end(ends_at: int | None) -> int | None:
+    """An end as it is told: None of what has none, or not yet."""
+    return None if ends_at is None or ends_at >= OPEN_END else ends_at
 
 
 def notice_at(state: State) -> int | None:

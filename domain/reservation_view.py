@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from domain import reservation, reservation_life
+from domain import reservation, reservation_life, reservation_terms
 from domain.claim import DeviceLine, Scalar, Topology
 
 
@@ -21,7 +21,7 @@ class View(Struct, frozen=True, kw_only=True, rename="camel"):
     degraded: str | None
     starts_at: int | None
     ends_at: int | None
-    duration_seconds: int
+    duration_seconds: Annotated[int | None, Meta(description="null: as long as the instance that it came with")]
     earliest_start: int | None
     queue_position: Annotated[int, Meta(description="1 is next; only `reservations.get` tells it")] | None = None
     ending_at: int | None
@@ -33,6 +33,7 @@ class View(Struct, frozen=True, kw_only=True, rename="camel"):
     topology: Topology | None
     scalars: dict[Scalar, int]
     binding: reservation.Binding
+    instance_id: Annotated[str | None, Meta(description="the instance that runs on it")]
     spot: bool
     lease_seconds: int | None
     max_pending_seconds: int
@@ -59,8 +60,8 @@ def view(id: str, state: reservation.State, version: int) -> View:
         state_detail=_detail(state),
         degraded=state.degraded,
         starts_at=state.starts_at,
-        ends_at=state.ends_at,
-        duration_seconds=draft.duration_seconds,
+        ends_at=reservation_terms.shown_end(state.ends_at),
+        duration_seconds=None if draft.instance_id else draft.duration_seconds,
         earliest_start=state.earliest_start if state.status == "pending" else None,
         ending_at=ending.at if ending else None,
         ending_reason=ending.reason if ending else None,
@@ -71,6 +72,7 @@ def view(id: str, state: reservation.State, version: int) -> View:
         topology=draft.claim.topology,
         scalars=draft.claim.scalars,
         binding=draft.binding,
+        instance_id=state.instance_id,
         spot=draft.spot,
         lease_seconds=draft.lease_seconds,
         max_pending_seconds=draft.max_pending_seconds,

@@ -1,13 +1,15 @@
 """Bookings: the table in which the database itself refuses to book an atom twice (domain.md §5).
 
-A row without a reservation is planned maintenance.
+A row without a reservation is planned maintenance. What takes no device, an allocation of scalars alone or a plan on a
+node without any, has one row all the same, whose device is its own id (`books.devices`): whoever asks what is booked
+on a node, or held, or proved free, asks these rows.
 """
 
 from collections.abc import Iterator, Sequence
 
 from domain import node, reservation
 from domain.event import Recorded
-from projections import cleaning
+from projections import books, cleaning
 from projections.projection import Inline, Phase, Statement
 
 TABLES = """
@@ -59,7 +61,7 @@ def _place(
     *,
     bound: bool,
 ) -> Iterator[Statement]:
-    rows = [(atom, a.id, a.node_id) for a in taken for atom in a.atoms]
+    rows = [(device, a.id, a.node_id) for a in taken for device in books.devices(a.id, a.atoms)]
     atoms, allocations, nodes = (list(column) for column in zip(*rows, strict=True)) if rows else ([], [], [])
     sql = """
     INSERT INTO device_bookings
@@ -248,7 +250,8 @@ def _plan(stream: str, event: node.MaintenancePlanned) -> Statement:
     """
     plan = event.plan
     place = (plan.id, stream, event.pool_id, event.owner_tenant_id)
-    return Statement(Phase.TAKE, stream, sql, (*place, plan.from_, plan.until, list(plan.atoms)))
+    devices = list(books.devices(plan.id, plan.atoms))
+    return Statement(Phase.TAKE, stream, sql, (*place, plan.from_, plan.until, devices))
 
 
 def _end_plan(stream: str, plan_id: str, at: int) -> Iterator[Statement]:
@@ -284,7 +287,7 @@ def fold(recorded: Recorded) -> Iterator[Statement]:
     match recorded.event:
         case node.DevicesChanged() as event:
             yield from _scalars_of(stream, event)
-        case node.MaintenancePlanned() as event if event.plan.atoms:
+        case node.MaintenancePlanned() as event if books.is_booked(event):
             yield _plan(stream, event)
         case node.PlanEnded(id=id, at=at):
             yield from _end_plan(stream, id, at)

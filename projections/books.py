@@ -5,7 +5,7 @@ the two together. A device stays on its node while something is booked on it (de
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Set
+from collections.abc import Callable, Collection, Sequence, Set
 from typing import Final
 
 from msgspec import Struct
@@ -47,6 +47,16 @@ class Held(Struct, frozen=True):
         if not self.freed:
             return FOR_EVER
         return max((FOR_EVER if until is None else until for _, until in self.atoms.values()), default=0)
+
+
+def devices(id: str, atoms: Sequence[str]) -> Sequence[str]:
+    """What is booked for an allocation or a plan: its devices, or where it takes none its own id in their place."""
+    return atoms or (id,)
+
+
+def is_booked(planned: node.MaintenancePlanned) -> bool:
+    """On a node without a pool there is nothing to keep from anybody."""
+    return bool(planned.plan.atoms) or planned.pool_id is not None
 
 
 class Books:
@@ -96,8 +106,8 @@ def following(others: Collection[tuple[str, Held]], device: str, after: int) -> 
 def fold(books: Books, recorded: Recorded) -> None:
     stream, position = recorded.stream, recorded.position
     match recorded.event:
-        case node.MaintenancePlanned(plan=plan) as event if plan.atoms:
-            during: dict[str, Span] = dict.fromkeys(plan.atoms, (plan.from_, plan.until))
+        case node.MaintenancePlanned(plan=plan) as event if is_booked(event):
+            during: dict[str, Span] = dict.fromkeys(devices(plan.id, plan.atoms), (plan.from_, plan.until))
             made = Held(None, stream, event.pool_id or "", event.owner_tenant_id, False, False, False, during, {})
             books.put(plan.id, made, position)
         case node.PlanEnded(id=id, at=at):
@@ -144,7 +154,7 @@ def _place(
         bound,
         False,
         False,
-        dict.fromkeys(taken.atoms, during),
+        dict.fromkeys(devices(taken.id, taken.atoms), during),
         {resource: (amount, *during) for resource, amount in taken.scalars.items() if amount},
     )
     books.put(taken.id, made, recorded.position)

@@ -1,7 +1,9 @@
 """Budgets of tenants and projects: what live claims may take of them, and what ended ones ran (domain.md §5).
 
-A claim counts with its GPUs over its window as soon as that is known, before with all that it may take. When it ends,
-its row goes and what it ran from its activation on is added to the days it ran in: periods are whole days, UTC.
+A claim counts with its GPUs over its window as soon as that is known, before with all that it may take, at most for
+the whole time that it may run in. When it ends, its row goes and what it ran from its activation on is added to the
+days it ran in: periods are whole days, UTC. Claims without an end take so much of a budget without one that their sum
+is cut off.
 """
 
 from collections.abc import Iterator
@@ -50,12 +52,12 @@ CROSS JOIN LATERAL (
       AND s.day < coalesce(b.until_at / 86400000, s.day + 1)
 ) AS spent
 CROSS JOIN LATERAL (
-    SELECT coalesce(sum(CASE
-        WHEN c.placed THEN
+    SELECT least(coalesce(sum(CASE
+        WHEN c.during && int8range(b.from_at, b.until_at) THEN least(
+            CASE WHEN NOT c.placed THEN c.gpu_ms END,
             c.gpus * (upper(c.during * int8range(b.from_at, b.until_at))
-                      - lower(c.during * int8range(b.from_at, b.until_at)))
-        WHEN c.during && int8range(b.from_at, b.until_at) THEN c.gpu_ms
-    END), 0)::bigint AS gpu_ms FROM budget_claims AS c WHERE c.scope = b.scope
+                      - lower(c.during * int8range(b.from_at, b.until_at)))::numeric)
+    END), 0), 4611686018427387904)::bigint AS gpu_ms FROM budget_claims AS c WHERE c.scope = b.scope
 ) AS committed
 WHERE b.scope = ANY(%s)
 """
@@ -106,16 +108,18 @@ def _left(stream: str) -> Statement:
         """
     SELECT refuse('BUDGET_EXCEEDED', jsonb_build_object(
         'kind', account.kind, 'budget', account.gpu_ms, 'needed', mine.gpu_ms,
-        'left', account.gpu_ms - account.spent - account.committed + mine.gpu_ms))
+        'left', account.gpu_ms - account.spent - account.committed + mine.gpu_ms,
+        'endless', account.until_at IS NULL AND upper(c.during) >= 253402300799000))
     FROM budget_claims AS c
     JOIN LATERAL ("""
         + ACCOUNTS.replace("ANY(%s)", "c.scope")
         + """) AS account ON true
     CROSS JOIN LATERAL (
-        SELECT CASE WHEN c.placed THEN
+        SELECT CASE WHEN c.during && int8range(account.from_at, account.until_at) THEN least(
+            CASE WHEN NOT c.placed THEN c.gpu_ms END,
             c.gpus * (upper(c.during * int8range(account.from_at, account.until_at))
-                      - lower(c.during * int8range(account.from_at, account.until_at)))
-        WHEN c.during && int8range(account.from_at, account.until_at) THEN c.gpu_ms END AS gpu_ms
+                      - lower(c.during * int8range(account.from_at, account.until_at))))
+        END AS gpu_ms
     ) AS mine
     WHERE c.reservation_id = %s AND c.enforced AND mine.gpu_ms > 0
       AND account.spent + account.committed > account.gpu_ms

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from domain import asking, extension, node, offering, pool, project, reservation, site, tenant
+from domain import asking, extension, image, node, offering, pool, project, reservation, site, tenant
 from domain.event import Recorded
 from projections.projection import Inline, Phase, Statement
 
@@ -145,6 +145,12 @@ def fold(recorded: Recorded) -> Iterator[Statement]:
         case pool.Retired():
             sql = "DELETE FROM catalog_offers WHERE pool_id = %s"
             yield Statement(Phase.CATALOG, stream, sql, (stream,))
+        case image.Registered() as event:
+            yield _put(
+                "compute-image", stream, event.owner_tenant_id, None, visibility=event.visibility, verified=False
+            )
+        case image.Verified():
+            yield _set("compute-image", stream, verified=True)
         case offering.Offered() | offering.Changed() | offering.Withdrawn() as event:
             yield from _of_offering(stream, event)
         case reservation.Drafted() as event:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from domain import admission, join_token, node, offering, pool, project, site
+from domain import admission, flavor, image, join_token, node, offering, pool, project, site
 from domain.event import Recorded
 from projections.projection import Inline, Phase, Statement
 
@@ -122,6 +122,12 @@ def fold(recorded: Recorded) -> Iterator[Statement]:
             yield _take("project", event.owner_tenant_id, event.name, stream)
         case project.Archived() as event:
             yield _give_back("project", event.owner_tenant_id, event.name)
+        case flavor.Created() as event:
+            yield _take("flavor", event.owner_tenant_id, event.name, stream)
+        case flavor.Retired() as event:
+            yield _give_back("flavor", event.owner_tenant_id, event.name)
+        case image.Registered() as event:
+            yield _take("image", event.owner_tenant_id, f"{event.name}@{event.version}", stream)
         case offering.Offered() as event:
             yield _take("offering", event.pool_id, event.tenant_id, stream)
         case offering.Withdrawn() as event:

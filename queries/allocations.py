@@ -28,7 +28,7 @@ class List(KnownListing, frozen=True, kw_only=True):
 class Allocation(Struct, frozen=True, kw_only=True, rename="camel"):
     """Devices and scalars of one node for one reservation, over `[from, until)` in epoch ms.
 
-    `until` is absent while nobody knows when its node will have proved the last of them free.
+    `until` is absent where it has no end, and while nobody knows when its node will have proved the last of them free.
     """
 
     id: str
@@ -55,8 +55,9 @@ convert_to(json_strip_nulls(json_build_object(
     'state', placed.state, 'from', placed.from_at, 'until', placed.until))::text, 'UTF8')
 FROM (
     SELECT b.allocation_id AS id, b.reservation_id, b.tenant_id, b.pool_id, b.node_id,
-           json_agg(b.device_id ORDER BY b.device_id) AS atoms, min(lower(b.during)) AS from_at,
-           CASE WHEN NOT bool_or(upper_inf(b.during)) THEN max(upper(b.during)) END AS until,
+           coalesce(json_agg(b.device_id ORDER BY b.device_id) FILTER (WHERE b.device_id <> b.allocation_id),
+                    '[]'::json) AS atoms, min(lower(b.during)) AS from_at,
+           CASE WHEN NOT bool_or(upper_inf(b.during)) THEN nullif(max(upper(b.during)), 253402300799000) END AS until,
            CASE WHEN bool_and(b.freed) THEN 'released' WHEN bool_or(b.ended) THEN 'releasing'
                 WHEN NOT bool_or(b.bound) THEN 'placed'
                 WHEN r.state_name = 'active' THEN 'active' ELSE 'binding' END AS state

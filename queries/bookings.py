@@ -23,12 +23,12 @@ class List(KnownListing, frozen=True, kw_only=True):
 
 
 class Booking(Struct, frozen=True, kw_only=True, rename="camel"):
-    """One atom held over `[from, until)`; without `until` it is held until its node proves it free.
+    """One atom held over `[from, until)`; without `until` it has no end, or is held until its node proves it free.
 
-    Without a reservation it is held for planned maintenance.
+    Without a reservation it is held for planned maintenance. Without a device it is an allocation of scalars alone.
     """
 
-    device_id: str
+    device_id: str | None
     node_id: str
     pool_id: str
     reservation_id: str | None
@@ -41,9 +41,10 @@ class Booking(Struct, frozen=True, kw_only=True, rename="camel"):
 
 _SHOWN: Final[LiteralString] = """
     convert_to(json_build_object(
-        'deviceId', b.device_id, 'nodeId', b.node_id, 'poolId', b.pool_id, 'reservationId', b.reservation_id,
-        'allocationId', b.allocation_id, 'tenantId', b.tenant_id, 'bound', b.bound,
-        'from', lower(b.during), 'until', upper(b.during))::text, 'UTF8')
+        'deviceId', nullif(b.device_id, b.allocation_id), 'nodeId', b.node_id,
+        'poolId', b.pool_id, 'reservationId', b.reservation_id, 'allocationId', b.allocation_id,
+        'tenantId', b.tenant_id, 'bound', b.bound,
+        'from', lower(b.during), 'until', nullif(upper(b.during), 253402300799000))::text, 'UTF8')
     FROM devices AS b JOIN pools ON pools.id = b.pool_id
     WHERE (%(tenant)s::text IS NULL OR b.tenant_id = %(tenant)s OR pools.tenant_id = %(tenant)s)
       AND (%(pool_id)s::text IS NULL OR b.pool_id = %(pool_id)s)

@@ -45,13 +45,14 @@ class Snapshot(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Spec(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What the node shall look like, how far it got, and what it says of each item."""
+    """What the node shall look like, how far it got, and what it says of each allocation."""
 
     node_id: str
     generation: int
     observed_generation: int
     sharing: node_spec.Sharing
     allocations: tuple[node_spec.Allocation, ...]
+    instances: tuple[node_spec.Instance, ...]
     status: dict[str, node_spec.Status]
 
 
@@ -114,6 +115,7 @@ def spec(query: Get, read: Reader) -> Answer:
             observed_generation=state.observed_generation,
             sharing=state.sharing,
             allocations=state.allocations,
+            instances=state.instances,
             status=state.items,
         )
 

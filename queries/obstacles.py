@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 
 from msgspec import Struct
 
-from domain import budget, errors, reservation, waiting
+from domain import budget, errors, reservation, reservation_terms, waiting
 from domain.access import Foresight
 from queries.quota_peaks import Peak
 from queries.reading import Reader
@@ -44,7 +44,8 @@ class Obstacle(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=
 
 
 class _Taken(Struct, frozen=True):
-    """Devices of the claim's classes that one reservation, or a plan of maintenance, has in its window."""
+    """Devices of the claim's classes, or for one of scalars alone any scalars, that one reservation, or a plan of
+    maintenance, has in its window."""
 
     reservation_id: str | None
     tenant_id: str
@@ -65,6 +66,18 @@ WHERE b.pool_id = %(pool)s AND b.during && int8range(%(from)s, %(until)s)
 GROUP BY b.reservation_id, b.tenant_id, CASE WHEN b.reservation_id IS NULL THEN b.allocation_id END
 ORDER BY 4, 3, 1 LIMIT %(most)s
 """
+_SCALARS_TAKEN = """
+SELECT b.reservation_id, whose.tenant_id, min(lower(b.during)), max(coalesce(upper(b.during), %(never)s)),
+       0, count(DISTINCT b.node_id)::int
+FROM scalar_bookings AS b
+JOIN nodes AS n ON n.id = b.node_id AND n.schedulable AND n.pool_id = %(pool)s
+JOIN LATERAL (
+    SELECT d.tenant_id FROM device_bookings AS d WHERE d.allocation_id = b.allocation_id LIMIT 1
+) AS whose ON true
+WHERE b.during && int8range(%(from)s, %(until)s) AND b.node_id <> ALL(%(without)s)
+GROUP BY b.reservation_id, whose.tenant_id
+ORDER BY 4, 3, 1 LIMIT %(most)s
+"""
 
 
 def of_decision(foreseen: Foresight, action: str) -> list[Obstacle]:
@@ -77,7 +90,10 @@ def of_budget(over: budget.Exceeded | None) -> list[Obstacle]:
     if over is None:
         return []
     return [
-        Obstacle(kind="budget", message=errors.BudgetExceeded(over.kind, over.budget, over.needed, over.left).detail)
+        Obstacle(
+            kind="budget",
+            message=errors.BudgetExceeded(over.kind, over.budget, over.needed, over.left, endless=over.endless).detail,
+        )
     ]
 
 
@@ -112,17 +128,18 @@ def of_capacity(
     *,
     owner: bool,
 ) -> list[Obstacle]:
-    """The engine's sentence, and what takes devices of the claim's classes within the window."""
+    """The engine's sentence, and what takes devices of the claim's classes, or scalars, within the window."""
     wanted: dict[str, Any] = {
         "never": _NEVER,
         "pool": draft.pool_id,
         "from": window[0],
         "until": window[1],
-        "classes": [line.class_ for line in draft.claim.devices],
+        "classes": [line.class_ for line in draft.claim.devices if line.count],
         "without": list(without),
         "most": _LOOKED_AT,
     }
-    taken = [_Taken(*row) for row in read.connection.execute(_TAKEN, wanted).fetchall()]
+    sql = _TAKEN if wanted["classes"] else _SCALARS_TAKEN
+    taken = [_Taken(*row) for row in read.connection.execute(sql, wanted).fetchall()]
     named = _named(read, taken, owner=owner)
     hidden = [one for one in taken if one.reservation_id is not None and one.reservation_id not in named]
     shown = [(one.until, _shown(one, owner=owner)) for one in taken if one not in hidden]
@@ -146,7 +163,7 @@ def _shown(one: _Taken, *, owner: bool) -> Obstacle:
         message="planned maintenance" if maintenance else f"booked by {one.reservation_id}",
         reservation_id=one.reservation_id,
         tenant_id=one.tenant_id if owner and not maintenance else None,
-        devices=one.devices,
+        devices=one.devices or None,
         nodes=one.nodes,
         from_=one.from_,
         until=_end(one.until),
@@ -164,4 +181,4 @@ def _busy(until: int) -> Obstacle:
 
 
 def _end(until: int) -> int | None:
-    return None if until == _NEVER else until
+    return reservation_terms.shown_end(until)

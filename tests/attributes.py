@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from domain import extension, node, pool, project, registry, reservation, site
+from domain import extension, image, node, pool, project, registry, reservation, site
 from domain.event import Event
 
 HOUR = 3_600_000
@@ -30,6 +30,9 @@ def expected(stream: str, events: Sequence[Event]) -> Row | None:
             told = {"region": of.region, "lifecycle": of.provision_state, "trust": of.trust, "gpuCount": of.gpu_count}
             told |= {} if of.gpu_model is None else {"gpuModel": of.gpu_model}
             return "compute-node", of.owner_tenant_id, of.pool_id, told
+        case image.State() as of:
+            told = {"visibility": of.visibility, "verified": of.verified}
+            return "compute-image", of.owner_tenant_id, None, told
         case reservation.State(draft=draft) if draft is not None:
             return "compute-reservation", draft.tenant_id, draft.pool_id, _of_draft(draft) | _hours(draft, events)
         case _:

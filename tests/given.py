@@ -1,6 +1,7 @@
 """What tests start from: a running plane, clients, and a fleet whose agents a test speaks for."""
 
 import base64
+import hashlib
 import itertools
 import time
 import uuid
@@ -10,13 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from litestar.testing import TestClient
 
 from adapters import main
 from adapters.http.limits import Limits
 from adapters.iam import demo, resolver_key
 from commands import agents
-from domain import node_spec
+from domain import image, node_spec
+from domain.event import Append, Change, Meta
 
 DEADLINE_S = 20.0
 RESOLVER = "the-key-of-the-better-iam-host-0001"
@@ -128,6 +131,7 @@ class Plane:
         self.acme, self.globex = Client(app, tokens["acme"]), Client(app, tokens["globex"])
         self.acme_user, self.globex_user = Client(app, tokens["acme-user"]), Client(app, tokens["globex-user"])
         self.nobody = Client(app, "biam_key_unknown")
+        self.signer = Ed25519PrivateKey.generate()
 
     def head(self) -> int:
         """The position of the last event in the log."""
@@ -206,6 +210,61 @@ class Plane:
 
     def project(self, name: str = "research", by: Client | None = None) -> str:
         return str((by or self.acme).ok("POST", "/v1/projects", {"name": name})["id"])
+
+    def flavor(self, name: str | None = None, by: Client | None = None, **fields: Any) -> str:
+        """A flavor of the platform's, which every tenant sees."""
+        body = {"name": name or f"f{next(_numbers)}", "vcpu": 2, "memoryGiB": 4, "diskGiB": 10} | fields
+        return str((by or self.root).ok("POST", "/v1/flavors", body)["id"])
+
+    def image(self, by: Client | None = None, content: bytes | None = None, signed: bool = True, **fields: Any) -> str:
+        """An image with bytes that a signer vouches for: the platform's public one, or of `by` a private one."""
+        content = content or f"image {next(_numbers)}".encode().ljust(512)
+        image_id = self.registered(by, content, **fields)
+        self.stored(image_id, content)
+        if signed:
+            self.sign(image_id, by)
+        return image_id
+
+    def registered(self, by: Client | None = None, content: bytes = b"image", **fields: Any) -> str:
+        """An image without bytes and signatures."""
+        body = {
+            "name": "tiny",
+            "imageVersion": str(next(_numbers)),
+            "format": "raw",
+            "sha256": hashlib.sha256(content).hexdigest(),
+            "sizeBytes": len(content),
+            "visibility": "private" if by else "public",
+        } | fields
+        return str((by or self.root).ok("POST", "/v1/images", body)["id"])
+
+    def stored(self, image_id: str, content: bytes) -> None:
+        """The bytes of an image come, as its upload brings them."""
+        loaded = self.store.load(image_id)
+        path = self.wired.blobs.path(loaded.state.sha256)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        stored = image.Stored(len(content), self.store.now())
+        self.store.append(Append((Change(image_id, loaded.version, (stored,)),), Meta("controller:test")))
+
+    def sign(self, image_id: str, by: Client | None = None) -> Any:
+        """The plane's signer vouches for an image, allowed by its owner."""
+        by = by or self.root
+        self.allow(by)
+        statement = by.ok("GET", f"/v1/images/{image_id}")["statement"].encode()
+        signature = base64.b64encode(self.signer.sign(statement)).decode()
+        return by.ok("POST", f"/v1/images/{image_id}/signatures", {"signature": signature})
+
+    @property
+    def public_key(self) -> str:
+        """Of the plane's signer, in PEM."""
+        return self.signer.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+
+    def allow(self, by: Client) -> None:
+        """Put the plane's signer on the allowlist of a tenant, beside those who are there."""
+        there = by.ok("GET", "/v1/image-signers")["signers"]
+        keys = {signer["publicKey"]: signer["name"] for signer in there} | {self.public_key: "signer"}
+        signers = [{"name": name, "publicKey": key} for key, name in keys.items()]
+        by.ok("PUT", "/v1/image-signers", {"signers": signers})
 
     def join(self, site_id: str, name: str, found: dict[str, Any], by: Client | None = None, **token: Any) -> str:
         made = (by or self.root).ok("POST", "/v1/join-tokens", {"siteId": site_id, "trust": "platform"} | token)

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from domain import clock, ids, node, reservation
 from domain.event import Append, Change, Meta
+from domain.image import Verified
 from domain.provision import Provision
 from given import SEVEN, Client, Plane, inventory
 
@@ -61,6 +62,31 @@ REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
     "projects.list": ("/v1/projects", {}),
     "projects.get": ("/v1/projects/{project}", {}),
     "projects.archive": ("/v1/projects/{spare_project}/archive", {}),
+    "flavors.create": (
+        "/v1/flavors",
+        {"name": "?", "vcpu": 2, "memoryGiB": 4, "diskGiB": 10, "gpus": {"class": "gpu", "count": 1}},
+    ),
+    "flavors.list": ("/v1/flavors", {}),
+    "flavors.get": ("/v1/flavors/{flavor}", {}),
+    "flavors.retire": ("/v1/flavors/{spare_flavor}", {}),
+    "images.create": (
+        "/v1/images",
+        {
+            "name": "?",
+            "imageVersion": "24.04",
+            "format": "qcow2",
+            "sha256": "0123456789abcdef" * 4,
+            "sizeBytes": 1024,
+            "purpose": "os",
+            "visibility": "private",
+        },
+    ),
+    "images.list": ("/v1/images", {}),
+    "images.get": ("/v1/images/{image}", {}),
+    "images.sign": ("/v1/images/{image}/signatures", {"signature": "{signature}", "keyId": None}),
+    "images.retire": ("/v1/images/{spare_image}", {}),
+    "imageSigners.set": ("/v1/image-signers", {"signers": [{"name": "?", "publicKey": "{public_key}"}]}),
+    "imageSigners.get": ("/v1/image-signers", {}),
     "quotas.set": ("/v1/quotas/tenant/{tenant}", {"limits": {"gpu": 100, "vcpu": 1000}}),
     "quotas.get": ("/v1/quotas/tenant/{tenant}", {}),
     "budgets.set": ("/v1/budgets/tenant/{tenant}", {"gpuHours": 1000.5, "from": 0, "until": 4_102_444_800_000}),
@@ -277,7 +303,22 @@ def belongings(plane: Plane, owner: Party, customer: str) -> dict[str, str]:
         "last_node": join("last", inventory(index=n + 1)),
         "twin": join("twin", inventory(index=n + 2) | {"nics": inventory(index=n)["nics"]}),
         **_provisioned(plane, join, n + 3),
+        **_launchable(plane, by),
         "token": by.ok("POST", "/v1/join-tokens", {"siteId": site_id, **trust})["id"],
+    }
+
+
+def _launchable(plane: Plane, by: Client) -> dict[str, str]:
+    """What instances are made of, and a signature of the image; nobody else sees the images."""
+    image = plane.registered(by, visibility="private")
+    (verified,) = [event for event in plane.events(plane.sign(image, by)["id"]) if isinstance(event, Verified)]
+    return {
+        "flavor": plane.flavor(by=by),
+        "spare_flavor": plane.flavor(by=by),
+        "image": image,
+        "spare_image": plane.registered(by, visibility="private"),
+        "signature": verified.signature,
+        "public_key": plane.public_key,
     }
 
 

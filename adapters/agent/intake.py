@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Generic, Protocol, TypeVar
 
-from commands import agent_batches
+from commands import agent_batches, status_batches
 from commands.ports import Store
 from domain import errors
 from domain.ids import Mint
@@ -84,8 +84,8 @@ class Intake:
         def opening(asked: Sequence[agent_batches.Opening]) -> list[agent_batches.Opened]:
             return agent_batches.open_sessions(store, asked, new_id)
 
-        def statuses(asked: Sequence[agent_batches.Report]) -> list[Exception | None]:
-            return agent_batches.report_statuses(store, asked)
+        def statuses(asked: Sequence[status_batches.Report]) -> list[Exception | None]:
+            return status_batches.report_statuses(store, asked)
 
         def inventories(asked: Sequence[tuple[str, int, bytes]]) -> list[Exception | None]:
             return _inventories(store, asked)
@@ -118,7 +118,7 @@ class Intake:
         """Raises what the report alone would."""
         _raise(await self._ask(self._inventories, (node_id, session, document)))
 
-    async def status(self, report: agent_batches.Report) -> None:
+    async def status(self, report: status_batches.Report) -> None:
         """Raises what the report alone would."""
         _raise(await self._ask(self._statuses, report))
 

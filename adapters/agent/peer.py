@@ -17,7 +17,7 @@ from litestar.exceptions import WebSocketException
 
 from adapters.agent import protocol
 from adapters.agent.intake import Intake, RunBlocking
-from commands import agent_batches, health, node_commands, node_sessions
+from commands import health, node_commands, node_sessions, status_batches
 from commands.ports import Race, Store
 from domain import errors, node, node_command
 
@@ -294,7 +294,7 @@ class Peer:
     async def _take_status(self) -> None:
         taken, self._status = self._status, None
         if taken is not None:
-            report = agent_batches.Report(self.node_id, self.epoch, taken.observed_generation, taken.items)
+            report = status_batches.Report(self.node_id, self.epoch, taken.observed_generation, taken.items)
             await self._intake.status(report)
             self._wanted = self._wanted or self._waiting
 

@@ -8,29 +8,31 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_public_key
 
+from commands.ports import PublicKey
 from domain import errors, image
 
 
-def _load(pem: str) -> Ed25519PublicKey | ec.EllipticCurvePublicKey:
+def _load(pem: str, field: str = "publicKey") -> Ed25519PublicKey | ec.EllipticCurvePublicKey:
     try:
         key = load_pem_public_key(pem.encode())
     except (ValueError, UnsupportedAlgorithm):
-        raise errors.Invalid("publicKey", "is no public key in PEM (-----BEGIN PUBLIC KEY-----)") from None
+        raise errors.Invalid(field, "is no public key in PEM (-----BEGIN PUBLIC KEY-----)") from None
     if isinstance(key, Ed25519PublicKey):
         return key
     if isinstance(key, ec.EllipticCurvePublicKey) and isinstance(key.curve, ec.SECP256R1):
         return key
-    raise errors.Invalid("publicKey", "expected a key of Ed25519 or of ECDSA on P-256")
+    raise errors.Invalid(field, "expected a key of Ed25519 or of ECDSA on P-256")
 
 
 class Signatures:
     """The port `Signatures` with the library `cryptography`."""
 
-    def key(self, pem: str) -> tuple[image.Scheme, str]:
-        key = _load(pem)
+    def key(self, pem: str, field: str) -> PublicKey:
+        key = _load(pem, field)
         raw = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+        canonical = key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
         scheme: image.Scheme = "ed25519" if isinstance(key, Ed25519PublicKey) else "ecdsa-p256"
-        return scheme, hashlib.sha256(raw).hexdigest()
+        return PublicKey(scheme, hashlib.sha256(raw).hexdigest(), canonical)
 
     def good(self, scheme: image.Scheme, pem: str, signature: bytes, statement: bytes, sha256: str) -> bool:
         key = _load(pem)

@@ -8,6 +8,7 @@ import msgspec
 
 from adapters.postgres.pool import Pool
 from commands.ports import Ahead, Following, Offer, Queue
+from domain import catalog
 from domain.access import Resource
 from domain.admission import Replay
 
@@ -33,6 +34,12 @@ SELECT queue_version, ARRAY(
 ) FROM pool_gates WHERE pool_id = %(pool)s
 """
 
+_BLOCKING: LiteralString = """
+FROM device_bookings AS mine JOIN device_bookings AS earlier ON earlier.device_id = mine.device_id
+WHERE mine.reservation_id = ANY(%s) AND NOT mine.ended AND earlier.reservation_id <> mine.reservation_id
+  AND earlier.bound AND NOT earlier.freed AND lower(earlier.during) < lower(mine.during)
+"""
+
 Question = tuple[str, tuple[Any, ...]]
 Found = tuple[Replay | None, dict[tuple[str, str], Resource | None], dict[str, Offer | None]]
 
@@ -48,14 +55,16 @@ def _pools(ahead: Ahead) -> list[str]:
 def _visible(
     tenant_id: str, type: str, id: str, row: tuple[Any, ...] | None, offer: Callable[[], Offer | None]
 ) -> Resource | None:
-    """What a tenant sees of a thing's row: its own things, and pools that are offered to it."""
+    """What a tenant sees of a thing's row: its own things, pools that are offered to it, and public images."""
     if row is None:
         return None
-    owner, parent_id, attributes = row
-    if owner != tenant_id and not (type == "compute-pool" and offer()):
+    owner, parent_id, written = row
+    attributes = msgspec.json.decode(written)
+    shared = (type == catalog.POOL and offer()) or (type == catalog.IMAGE and attributes["visibility"] == "public")
+    if owner != tenant_id and not shared:
         return None
-    parent = "compute-pool" if parent_id is not None else None
-    return Resource(type, id, tenant_id, msgspec.json.decode(attributes), parent, parent_id)
+    parent = catalog.POOL if parent_id is not None else None
+    return Resource(type, id, tenant_id, attributes, parent, parent_id)
 
 
 class CatalogReader:
@@ -169,14 +178,10 @@ class CatalogReader:
         return self._column(sql, (node_id,))
 
     def blockers(self, reservation_id: str) -> list[str]:
-        sql: LiteralString = """
-        SELECT DISTINCT earlier.reservation_id FROM device_bookings AS mine
-        JOIN device_bookings AS earlier ON earlier.device_id = mine.device_id
-        WHERE mine.reservation_id = %s AND NOT mine.ended AND earlier.reservation_id <> mine.reservation_id
-          AND earlier.bound AND NOT earlier.freed AND lower(earlier.during) < lower(mine.during)
-        ORDER BY 1
-        """
-        return self._column(sql, (reservation_id,))
+        return self._column(f"SELECT DISTINCT earlier.reservation_id {_BLOCKING} ORDER BY 1", ([reservation_id],))
+
+    def blocked(self, reservations: Sequence[str]) -> set[str]:
+        return set(self._column(f"SELECT DISTINCT mine.reservation_id {_BLOCKING}", (list(reservations),)))
 
     def following(self, reservation_id: str, since: int, until: int) -> list[Following]:
         sql: LiteralString = """

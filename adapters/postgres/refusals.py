@@ -57,7 +57,8 @@ def _named(code: str, facts: dict[str, Any]) -> NoReturn:
                 f"at most {facts['most']} drafts of one identity wait to be decided on", seconds
             )
         case "BUDGET_EXCEEDED":
-            raise errors.BudgetExceeded(facts["kind"], facts["budget"], facts["needed"], facts["left"])
+            said = (facts["kind"], facts["budget"], facts["needed"], facts["left"])
+            raise errors.BudgetExceeded(*said, endless=facts["endless"])
         case "DOUBLE_BOOKED":
             raise errors.DoubleBooked(f"the node has not enough {facts['resource']} in this time")
         case "CLEANING":
@@ -96,7 +97,11 @@ def _taken(fault: psycopg.errors.UniqueViolation) -> NoReturn:
     if fault.diag.constraint_name != "unique_keys_pkey":
         raise Race("the stream moved on") from fault
     kind = (fault.diag.message_detail or "").partition("=(")[2].partition(",")[0]
-    if kind in ("site", "pool", "node", "project"):
+    if kind in ("site", "pool", "node", "project", "flavor"):
         message = f"another {kind} of this owner has the name"
         raise errors.Conflict(message, errors=(errors.FieldError("name", message),)) from fault
+    if kind == "image":
+        message = "another image of this owner has the name and version, which stand for its bytes for ever"
+        fields = (errors.FieldError("name", message), errors.FieldError("imageVersion", "take another version"))
+        raise errors.Conflict(message, errors=fields) from fault
     raise Race(f"{kind} exists already") from fault

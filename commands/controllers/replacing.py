@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from commands import members, placing
+from commands import instance_places, members, placing
 from commands.acting import act, following
 from commands.ports import NodeClosed, Ports, Store
 from domain import errors, node, node_spec, placement, pool, reservation, reservation_life
@@ -94,7 +94,7 @@ def barred(state: reservation.State, labels: Mapping[str, Mapping[str, str]]) ->
 def _placed(
     store: Store, reservation_id: str, found: reservation.Allocation, window: tuple[int, int]
 ) -> Sequence[Change]:
-    """The member's booking, and its node's NodeSpec, in one append."""
+    """The member's booking, its node's NodeSpec, and the instance that is to run there, in one append."""
     loaded, on_node = store.load(reservation_id), store.load(found.node_id)
     state: reservation.State = loaded.state
     spec: node.State = on_node.state
@@ -112,8 +112,10 @@ def _placed(
         prepare_by=store.now() + of.policy.bind_timeout * 1000,
     )
     added = node_spec.Allocation(found.id, reservation_id, found.cdi_devices)
-    told = node.SpecChanged(generation=placed.generation, added=(added,))
-    return [Change(reservation_id, loaded.version, (placed,)), Change(found.node_id, on_node.version, (told,))]
+    brings = instance_places.coming(store, state, found, placed.generation, store.now())
+    told = node.SpecChanged(generation=placed.generation, added=(added,), instances=brings.instances)
+    own, on = Change(reservation_id, loaded.version, (placed,)), Change(found.node_id, on_node.version, (told,))
+    return [own, on, *brings.changes]
 
 
 def _meta(store: Store, reservation_id: str) -> Meta:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
-from commands import ending, members, missing
+from commands import ending, instance_places, members, missing
 from commands.acting import act, following
 from commands.ports import Loaded, Store
 from domain import node, node_spec, pool, reservation, reservation_life, reservation_terms
@@ -82,7 +82,7 @@ def step(store: Store, reservation_id: str, fence: Fence, back_at: int = 0) -> i
 
 
 def _bind(store: Store, reservation_id: str, loaded: Loaded, now: int) -> list[Change]:
-    """Every node's NodeSpec gets its allocation in the same append in which the reservation starts binding."""
+    """Every node's NodeSpec gets its allocation, and the instance that is to run on it, in the same append."""
     state: reservation.State = loaded.state
     assert state.draft is not None
     generations: dict[str, int] = {}
@@ -93,8 +93,9 @@ def _bind(store: Store, reservation_id: str, loaded: Loaded, now: int) -> list[C
         spec: node.State = on_node.state
         generation = generations[allocation.node_id] = spec.generation + 1
         added = node_spec.Allocation(allocation.id, reservation_id, allocation.cdi_devices)
-        event = node.SpecChanged(generation=generation, added=(added,))
-        told.append(Change(allocation.node_id, on_node.version, (event,)))
+        brings = instance_places.coming(store, state, allocation, generation, now)
+        event = node.SpecChanged(generation=generation, added=(added,), instances=brings.instances)
+        told += [Change(allocation.node_id, on_node.version, (event,)), *brings.changes]
         gone |= missing.already(spec, allocation.atoms)
     of: pool.State = store.load(state.draft.pool_id).state
     waits_for = "AtomNotReleased" if store.blockers(reservation_id) else None

@@ -50,10 +50,18 @@ def test_better_iam_accepts_every_declaration(entry: catalog.Type) -> None:
 
 def test_ids_and_gets_are_of_the_things_that_can_be_got() -> None:
     """`get` is the action of the operation that shows a thing: there is one, on that type."""
-    prefixes = ("project prj", "site site", "pool pool", "node node", "reservation rsv", "provider-account pacct")
+    prefixes = (
+        "project prj",
+        "site site",
+        "pool pool",
+        "node node",
+        "reservation rsv",
+        "provider-account pacct",
+        "image img",
+    )
     known = dict(line.split() for line in prefixes)
     assert {name.removeprefix("compute-"): prefix for name, prefix in catalog.ID_PREFIXES.items()} == known
-    assert set(catalog.GOT_AS) == {"site", "pool", "node", "rsv", "prj"}
+    assert set(catalog.GOT_AS) == {"site", "pool", "node", "rsv", "prj", "img"}
     shown = {operation.action: operation.on for operation in OPERATIONS.values()}
     for prefix, (name, action) in catalog.GOT_AS.items():
         assert (catalog.ID_PREFIXES[name], shown[action]) == (prefix, (f"{name}/{{id}}",))

@@ -186,6 +186,16 @@ def test_lists_as_of_every_position_are_a_fold_of_the_log_up_to_there(migrated: 
         assert differences(migrated) == []
 
 
+def forget(connections: Pool, upto: int) -> None:
+    """Run after run, each as long as it may take, until the horizon is where it should be."""
+    keeping, reached = retention.Retention(connections, table.ASYNC, 5), 0
+    while reached < upto:
+        keeping.run()
+        with connections.connection() as connection:
+            before, reached = reached, retention.horizon(connection)
+        assert before < reached <= upto
+
+
 @pytest.mark.parametrize("seed", [1, 2])
 def test_what_is_kept_is_the_same_after_the_rest_was_forgotten(database: str, seed: int) -> None:
     """The log's first half is made ten days old before anybody reads it."""
@@ -200,9 +210,8 @@ def test_what_is_kept_is_the_same_after_the_rest_was_forgotten(database: str, se
             age(connection, middle)
         bring(Runner(connections, table.ASYNC))
         before = versions(connections)
-        retention.Retention(connections, table.ASYNC, 5).run()
+        forget(connections, middle)
         after = versions(connections)
-        assert told.facts.rows("SELECT position FROM history_horizon") == [(middle,)]
         assert after == {(*of, until) for *of, until in before if until is None or until > middle} != before
         for _ in range(2):
             check(told.facts, events, since=middle)

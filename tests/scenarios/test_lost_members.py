@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from commands import agent_batches, agents
+from commands import agents, status_batches
 from domain import reservation
 from given import DEADLINE_S, Client, Plane
 from silence import Watched
@@ -238,8 +238,8 @@ def test_a_lost_member_and_a_missing_device_are_told_each_in_its_turn(watched: W
     assert told() == ("active", "NodeLost")
     state = plane.store.load(spare).state
     held = {a.id: "prepared" for a in state.allocations}
-    report = agent_batches.Report(spare, state.session, state.generation, held)  # type: ignore[arg-type]
-    assert agent_batches.report_statuses(plane.store, [report]) == [None]
+    report = status_batches.Report(spare, state.session, state.generation, held)  # type: ignore[arg-type]
+    assert status_batches.report_statuses(plane.store, [report]) == [None]
     assert told() == ("active", "DeviceMissing")
     shows(4)
     assert told() == ("active", None)

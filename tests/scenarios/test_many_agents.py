@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from commands import agent_batches, agents, reconciling
-from commands.agent_batches import Opening, Report
+from commands import agent_batches, agents, reconciling, status_batches
+from commands.agent_batches import Opening
 from commands.ports import Store
+from commands.status_batches import Report
 from domain import errors, node
 from domain.event import Append, Change, Meta
 from domain.inventory import NodeInventory
@@ -86,7 +87,7 @@ def test_a_status_that_cannot_be_decided_on_fails_alone(plane: Plane) -> None:
     plane.until(plane.acme, made["id"], "binding")
     good, odd = (report(plane, one) for one in nodes)
     odd = Report(odd.node_id, odd.session, odd.observed, None)  # type: ignore[arg-type]
-    right, wrong = agent_batches.report_statuses(plane.store, [good, odd])
+    right, wrong = status_batches.report_statuses(plane.store, [good, odd])
     assert right is None
     assert isinstance(wrong, TypeError | AttributeError)
     assert state(plane, nodes[0]).observed_generation == good.observed
@@ -113,7 +114,7 @@ def test_a_gang_whose_nodes_report_together_becomes_active(plane: Plane) -> None
     pool_id, nodes = plane.fleet(nodes=3)
     made = plane.acme.reserve(pool_id, nodes=3, devices=[{"class": "gpu", "count": 1}]).json()
     plane.until(plane.acme, made["id"], "binding")
-    assert agent_batches.report_statuses(plane.store, [report(plane, one) for one in nodes]) == [None] * 3
+    assert status_batches.report_statuses(plane.store, [report(plane, one) for one in nodes]) == [None] * 3
     plane.until(plane.acme, made["id"], "active")
 
 
@@ -123,7 +124,7 @@ def test_a_report_of_an_old_session_is_fenced_and_the_others_count(plane: Plane)
     plane.until(plane.acme, made["id"], "binding")
     reports = [report(plane, one) for one in nodes]
     session = agents.open_session(plane.store, nodes[0])
-    old, new = agent_batches.report_statuses(plane.store, reports)
+    old, new = status_batches.report_statuses(plane.store, reports)
     assert isinstance(old, errors.Fenced)
     assert new is None
     assert plane.store.load(made["id"]).state.status == "binding"
@@ -148,7 +149,7 @@ class Overtaken:
 
 
 def together(store: Store, said: Report) -> None:
-    (fault,) = agent_batches.report_statuses(store, [said])
+    (fault,) = status_batches.report_statuses(store, [said])
     if fault is not None:
         raise fault
 

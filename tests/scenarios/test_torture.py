@@ -18,7 +18,7 @@ VICTIMS = (rounds.POSTMASTER_AND_SERVE, rounds.BOTH_SERVES)
 HARM = {
     "DELETE FROM stored_events WHERE topic = 'admission.recorded.1'": "of it there are these positions and parts",
     "UPDATE stored_events SET originator_version = 9 WHERE topic = 'reservation.placed.1'": "events of",
-    "UPDATE stored_events SET notification_id = notification_id + 1 WHERE topic = 'reservation.placed.1'": "X-Position",
+    "UPDATE stored_events SET notification_id = 9999 WHERE topic = 'reservation.placed.1'": "X-Position",
     """
     ALTER TABLE device_bookings DROP CONSTRAINT device_bookings_never_overlap;
     INSERT INTO device_bookings SELECT device_id, 'alloc_other', reservation_id, node_id, pool_id, tenant_id, bound,

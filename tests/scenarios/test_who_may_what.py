@@ -21,7 +21,7 @@ COLUMNS: Final = {"nobody": "nx", "own": "POAauid", "offered": "auid", "foreign"
 CODES: Final = {401: "UNAUTHENTICATED", 403: "ACCESS_DENIED", 404: "NOT_FOUND"}
 POOLS: Final = ("pool", "spare_pool", "other_pool")
 """The things that an offer shows to another tenant."""
-NO_THING: Final = frozenset({"kind", "customer"})
+NO_THING: Final = frozenset({"kind", "customer", "public_key"})
 FOREIGN: Final = {
     "foreign pool": "pool",
     "foreign claim": "evicted",

@@ -22,7 +22,10 @@ COMMANDS = sorted(name for name, operation in OPERATIONS.items() if not operatio
 QUERIES = sorted(name for name, operation in OPERATIONS.items() if operation.in_url)
 
 SURROGATE = "\ud800"
-TEXTS = {"gpuModel", "identityId", "resource", "requestId", "agentId", "delegationId", "reason", "action", "type"}
+TEXTS = {"gpuModel", "identityId", "resource", "requestId", "agentId", "delegationId", "reason", "action", "type"} | {
+    "name",
+    "imageVersion",
+}
 """Parameters that take texts as these are: names that others give, and patterns."""
 HUGE = "@1e400"
 """Stands for the number, which Python would send as Infinity."""

@@ -39,6 +39,10 @@ def busy_day(plane: Plane) -> None:
     plane.root.ok("PUT", "/v1/quotas/tenant/acme", {"limits": {"gpu": 99}})
     plane.acme.ok("PUT", f"/v1/quotas/project/{project_id}", {"limits": {"gpu": 16}})
     plane.acme.ok("POST", f"/v1/projects/{plane.project('over')}/archive", {})
+    plane.acme.ok("DELETE", f"/v1/flavors/{plane.flavor(by=plane.acme)}")
+    plane.acme.ok("DELETE", f"/v1/images/{plane.image(by=plane.acme)}")
+    plane.flavor()
+    plane.image()
     later = int(time.time() * 1000) + HOUR
     gpus = [{"class": "gpu", "count": 8}]
     for key in ("one", "two"):

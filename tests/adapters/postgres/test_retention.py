@@ -1,5 +1,6 @@
 """Row versions are forgotten up to one position for all, and whatever is folded anew forgets the same."""
 
+import math
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,6 +37,12 @@ def some(given: Facts, count: int = 4) -> list[str]:
         made.append(given.place(placed))
         given.append(made[-1], reservation.Cancelled("x", T0))
     return made
+
+
+@pytest.fixture(autouse=True)
+def in_one_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slow the machine is, a run goes on to where the horizon should be."""
+    monkeypatch.setattr(retention, "BUDGET_S", math.inf)
 
 
 def follow(given: Facts, *left_out: str) -> int:
