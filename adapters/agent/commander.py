@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from adapters.agent import protocol
 from adapters.agent.journal import Begun, Finished, Journal
-from adapters.agent.session import Tell
+from adapters.agent.protocol import Tell
 from domain import node_command
 
 _log = logging.getLogger("better_compute.agent")

@@ -8,7 +8,9 @@ from msgspec import Struct
 
 from adapters.agent import acceptance, diagnostics, images, nvidia, partition, program
 from adapters.agent.commander import Execute, Failure
+from adapters.agent.driver import Failed
 from adapters.agent.holds import Holds
+from adapters.agent.instances import Instances
 from adapters.agent.protocol import Spec
 from adapters.agent.session import VERSION
 from adapters.agent.watch import Watch
@@ -27,6 +29,7 @@ class Host(Struct, frozen=True, kw_only=True):
     root: Path
     holds: Holds
     watch: Watch
+    instances: Instances
     reboot: tuple[str, ...]
     upgrade: tuple[str, ...] | None
     spec: Callable[[], Spec | None]
@@ -48,6 +51,7 @@ def executors(host: Host) -> Mapping[node_command.Name, Execute]:
         "apply-mig-layout": bound(_partition),
         "prefetch-image": bound(_prefetch),
         "agent-upgrade": bound(_upgrade),
+        "instance-reboot": bound(_reboot_instance),
     }
 
 
@@ -129,3 +133,16 @@ async def _upgrade(host: Host, params: node_command.AgentUpgrade) -> dict[str, A
         raise Failure("NotUpgraded", detail=done.why())
     host.upgraded()
     return {"version": params.version}
+
+
+async def _reboot_instance(host: Host, params: node_command.InstanceReboot) -> dict[str, Any]:
+    return await reboot_instance(host.instances, params)
+
+
+async def reboot_instance(instances: Instances, params: node_command.InstanceReboot) -> dict[str, Any]:
+    """The keeper's lock is between this and whatever else is done to the instance."""
+    try:
+        await instances.reboot(params.instance_id)
+    except Failed as failed:
+        raise Failure(failed.reason, detail=failed.detail) from None
+    return {"instanceId": params.instance_id}

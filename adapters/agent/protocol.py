@@ -6,6 +6,7 @@ are ignored, so that an agent may be a version ahead of the plane or behind it.
 
 import base64
 import binascii
+from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, Final, Literal, TypeVar
 
 import msgspec
@@ -150,6 +151,9 @@ class Superseded(Struct, frozen=True, tag="superseded"):
 
 FromAgent = Hello | Heartbeat | Inventory | Status | Console | Ack | Result
 FromPlane = Challenge | Welcome | Spec | Command | Superseded
+
+Tell = Callable[[Callable[[int], FromAgent]], Awaitable[None]]
+"""Says to the plane what it makes of the present session's epoch; without a session nothing is said."""
 
 _M = TypeVar("_M")
 _encoder = msgspec.json.Encoder()

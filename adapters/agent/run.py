@@ -15,10 +15,12 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from adapters.agent import driver, joining
+from adapters.agent import driver, joining, protocol
 from adapters.agent.commander import Commander
 from adapters.agent.executors import Host, executors
 from adapters.agent.holds import Holds
+from adapters.agent.image_cache import Cache
+from adapters.agent.instances import Instances
 from adapters.agent.journal import File, Journal
 from adapters.agent.session import VERSION, AgentSession, Identity
 from adapters.agent.watch import Watch
@@ -52,7 +54,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     inventory_seconds: float = INVENTORY_SECONDS
     reboot: tuple[str, ...] = REBOOT
     upgrade: tuple[str, ...] | None = None
-    driver: driver.Make | None = None
+    make_driver: driver.Make | None = None
     """What runs instances here; without one every instance has failed with `NoDriver`."""
 
 
@@ -135,11 +137,15 @@ class Agent:
             await session.tell_inventory()
 
         holds = Holds(settings.cdi, boot_id, news, settings.root)
+        instances = Instances()
+        cache = Cache(settings.server, settings.state / "images", lambda: _images(session.spec))
+        instances.driver = await self._driver(cache, instances)
         host = Host(
             state=settings.state,
             root=settings.root,
             holds=holds,
             watch=watch,
+            instances=instances,
             reboot=settings.reboot,
             upgrade=settings.upgrade,
             spec=lambda: session.spec,
@@ -149,7 +155,13 @@ class Agent:
         journal = Journal(File(settings.state / "commands.jsonl"))
         commands = Commander(journal, executors(host), boot_id, ended=self._restart_if_upgraded)
         session = AgentSession(
-            settings.server, identity, holds, lambda: watch.found, boot_id=boot_id, commands=commands
+            settings.server,
+            identity,
+            holds,
+            lambda: watch.found,
+            boot_id=boot_id,
+            commands=commands,
+            instances=instances,
         )
         _log.info("starting", extra={"fields": {"node": identity.node_id, "version": VERSION}})
         running = asyncio.create_task(session.run())
@@ -165,6 +177,19 @@ class Agent:
             for task in (running, watching, stop):
                 task.cancel()
             await asyncio.gather(running, watching, stop, return_exceptions=True)
+            if instances.driver is not None:
+                await instances.driver.close()
+
+    async def _driver(self, sources: driver.Sources, instances: Instances) -> driver.Driver | None:
+        settings, directory = self._settings, self._settings.state / "instances"
+        if settings.make_driver is None:
+            return None
+        directory.mkdir(mode=0o700, exist_ok=True)
+        means = driver.Means(directory=directory, root=settings.root, sources=sources, changed=instances.changed)
+        try:
+            return await settings.make_driver(means)
+        except driver.Failed as unable:
+            raise AgentError(f"instances cannot run on this machine: {unable.detail or unable.reason}") from None
 
     def _note_upgrade(self) -> None:
         self._upgraded = True
@@ -172,6 +197,11 @@ class Agent:
     def _restart_if_upgraded(self) -> None:
         if self._upgraded:
             self.stop()
+
+
+def _images(spec: protocol.Spec | None) -> set[str]:
+    """Digests of the images that instances here begin with."""
+    return {one.image.sha256 for one in spec.instances} if spec else set()
 
 
 def _directories(settings: Settings) -> Path:

@@ -8,8 +8,8 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable
-from typing import Any, Final, Literal, NamedTuple, Protocol
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Literal, Protocol
 from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
@@ -19,39 +19,24 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, WebSocketException
 
 from adapters.agent import protocol
+from adapters.agent.consoles import Consoles
+from adapters.agent.instances import Instances
+from adapters.agent.reconcile import Reconciled, Runtime, reconcile
 from domain import inventory
-from domain.node_spec import Allocation, Sharing, Status
 
 _log = logging.getLogger("better_compute.agent")
 
 VERSION: Final = "0.1.0"
 HEARTBEAT_SECONDS: Final = 10.0
+CONSOLE_SECONDS: Final = 2.0
+_REPORT_SECONDS: Final = 0.05
+"""What changes of instances meanwhile is told at once, together."""
 _ANSWER_SECONDS: Final = 45.0
 """A gateway that starts anew has thousands at its door: to wait is quicker than to ask again."""
 _STEADY_SECONDS: Final = 30.0
 _MAX_MESSAGE: Final = 16_777_216
 _LONGEST_RETRY: Final = 6.0
 """What could not be done is tried again after the first pause, then after longer ones, up to so many times it."""
-
-
-class Runtime(Protocol):
-    """What prepares devices on this node. Every act may be repeated and then changes nothing."""
-
-    def held(self) -> Collection[Allocation]:
-        """What is prepared now, also from before this process began; of no reservation where devices are not known."""
-
-    async def prepare(self, allocation: Allocation) -> None:
-        """Make the allocation's devices ready for use; returns once they are, raises when they cannot be."""
-
-    async def tear_down(self, allocation_id: str) -> None:
-        """Take the devices back; returns once nobody can use them any more."""
-
-    async def shape(self, sharing: Sharing) -> None:
-        """Cut the GPUs up as told, where that disturbs nobody; raises when they cannot be."""
-
-
-Tell = Callable[[Callable[[int], protocol.FromAgent]], Awaitable[None]]
-"""Says to the plane what it makes of the present session's epoch; without a session nothing is said."""
 
 
 class Commands(Protocol):
@@ -62,7 +47,7 @@ class Commands(Protocol):
 
     def take(self, command: protocol.Command) -> None: ...
 
-    async def run(self, tell: Tell) -> None:
+    async def run(self, tell: protocol.Tell) -> None:
         """Until cancelled."""
 
 
@@ -89,62 +74,6 @@ class Backoff(Struct, frozen=True):
         return full * (0.5 + draw / 2)
 
 
-class Reconciled(NamedTuple):
-    """The status of every item, and whether the GPUs are cut up as told."""
-
-    items: dict[str, Status]
-    shaped: bool
-
-    @property
-    def done(self) -> bool:
-        return self.shaped and all(item == "prepared" for item in self.items.values())
-
-
-async def reconcile(spec: protocol.Spec, runtime: Runtime) -> Reconciled:
-    """Bring the runtime to the spec: take back what is gone, cut the GPUs up, then prepare what is new.
-
-    An item that could not be taken back stays, for leaving it out would say that its devices are free; and nothing
-    is prepared on devices that are not free yet. Where devices are not known, the spec's word for the item is taken.
-    """
-    wanted = {allocation.id: allocation for allocation in spec.allocations}
-    stuck: dict[str, Allocation] = {}
-    for held in sorted(runtime.held(), key=lambda a: a.id):
-        want = wanted.get(held.id)
-        if want == held or (want and _unknown(held) and await _done(runtime.prepare(want), "mend", held.id)):
-            continue
-        if not await _done(runtime.tear_down(held.id), "tear down", held.id):
-            stuck[held.id] = held
-    shaped = await _done(runtime.shape(spec.sharing), "shape", "its GPUs")
-    busy = {name for held in stuck.values() for name in held.cdi_devices}
-    blind = any(_unknown(held) for held in stuck.values())
-    there = {held.id for held in runtime.held() if wanted.get(held.id) == held} - set(stuck)
-
-    async def bring(allocation: Allocation) -> Status:
-        if allocation.id in there:
-            return "prepared"
-        if allocation.id in stuck:
-            return "failed"
-        if busy.intersection(allocation.cdi_devices) or (blind and allocation.cdi_devices):
-            return "preparing"
-        return "prepared" if await _done(runtime.prepare(allocation), "prepare", allocation.id) else "failed"
-
-    states = await asyncio.gather(*(bring(allocation) for allocation in wanted.values()))
-    return Reconciled({**dict.fromkeys(stuck, "failed"), **dict(zip(wanted, states, strict=True))}, shaped)
-
-
-def _unknown(held: Allocation) -> bool:
-    return not held.reservation_id and not held.cdi_devices
-
-
-async def _done(act: Awaitable[None], verb: str, what: str) -> bool:
-    try:
-        await act
-    except Exception:
-        _log.exception("a node could not %s what its spec says", verb, extra={"fields": {"what": what}})
-        return False
-    return True
-
-
 def endpoint(server: str) -> str:
     """The session's WebSocket address at a server that is named by its http(s) address."""
     parts = urlsplit(server)
@@ -155,7 +84,7 @@ def endpoint(server: str) -> str:
 class AgentSession:
     """Keeps one node connected. `run` goes on until `stop`, or until its task is cancelled.
 
-    `audience`, when given, is the only plane to which this node signs a hello.
+    `audience`, when given, is the only plane to which this node signs a hello. Without `instances` none runs here.
     """
 
     def __init__(
@@ -167,11 +96,13 @@ class AgentSession:
         *,
         boot_id: str,
         commands: Commands | None = None,
+        instances: Instances | None = None,
         audience: str | None = None,
         heartbeat_seconds: float = HEARTBEAT_SECONDS,
         retry_seconds: float = 5.0,
         backoff: Backoff | None = None,
         draw: Callable[[], float] = random.random,
+        console_seconds: float = CONSOLE_SECONDS,
     ) -> None:
         self._url = endpoint(server)
         self._identity = identity
@@ -179,6 +110,10 @@ class AgentSession:
         self._found = found
         self._boot_id = boot_id
         self._commands = commands
+        self._instances = instances or Instances()
+        self._instances.told = self._instances_changed
+        driver = self._instances.driver
+        self._consoles = Consoles(driver, console_seconds) if driver is not None else None
         self._audience = audience
         self._heartbeat_seconds = heartbeat_seconds
         self._retry_seconds = retry_seconds
@@ -189,6 +124,10 @@ class AgentSession:
         self._news = asyncio.Event()
         self._retry: asyncio.TimerHandle | None = None
         self._owed = False
+        self._reached: tuple[int, Reconciled] | None = None
+        self._said: protocol.Status | None = None
+        self._saying = asyncio.Lock()
+        self._changed = asyncio.Event()
         self._stopping = asyncio.Event()
         self.epoch: int | None = None
         """The epoch of the present session; None while there is none."""
@@ -200,9 +139,9 @@ class AgentSession:
 
     async def run(self) -> None:
         """Raises what a worker raises: an agent that no longer reconciles must not look alive."""
-        workers: list[asyncio.Task[None]] = [asyncio.create_task(self._reconcile_for_ever())]
-        if self._commands is not None:
-            workers.append(asyncio.create_task(self._commands.run(self.tell)))
+        works = [self._reconcile_for_ever(), self._report_for_ever()]
+        works += [one.run(self.tell) for one in (self._commands, self._consoles) if one is not None]
+        workers = [asyncio.create_task(work) for work in works]
         stopping = asyncio.create_task(self._stopping.wait())
         ends = (stopping, *workers)
         try:
@@ -222,6 +161,7 @@ class AgentSession:
             for task in ends:
                 task.cancel()
             await asyncio.gather(*ends, return_exceptions=True)
+            await self._instances.close()
 
     def stop(self) -> None:
         """Leave: the plane hears that this node disconnects."""
@@ -287,8 +227,9 @@ class AgentSession:
         if not isinstance(welcome, protocol.Welcome):
             raise protocol.Broken(protocol.MALFORMED, "no welcome after hello")
         self.epoch = welcome.epoch
-        if self._commands is not None:
-            self._commands.begin()
+        for told in (self._commands, self._consoles):
+            if told is not None:
+                told.begin()
         await self._say(to, self._inventory())
 
     def _inventory(self) -> protocol.Inventory:
@@ -334,7 +275,7 @@ class AgentSession:
         Every spec that comes is answered, and beside that what has changed.
         """
         loop = asyncio.get_running_loop()
-        failures, said = 0, None
+        failures = 0
         while True:
             await self._news.wait()
             self._news.clear()
@@ -342,17 +283,40 @@ class AgentSession:
             if spec is None:
                 continue
             owed, self._owed = self._owed, False
-            reached = await reconcile(spec, self._runtime)
-            status = protocol.Status(spec.generation, reached.items)
-            if owed or status != said:
-                said = status
-                await self.tell(lambda _, status=status: status)  # type: ignore[misc]
+            reached = await reconcile(spec, self._runtime, self._instances)
+            self._reached = spec.generation, reached
+            await self._report(owed=owed)
             if self._retry is not None:
                 self._retry.cancel()
             failures = 0 if reached.done else failures + 1
             if failures:
                 later = self._retry_seconds * min(_LONGEST_RETRY, 2.0 ** (failures - 1))
                 self._retry = loop.call_later(later, self._news.set)
+
+    def _instances_changed(self, gone: bool) -> None:
+        """What an instance has left can be torn down."""
+        self._changed.set()
+        if gone:
+            self._news.set()
+
+    async def _report_for_ever(self) -> None:
+        """What becomes of instances between two specs."""
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            await self._report(owed=False)
+            await asyncio.sleep(_REPORT_SECONDS)
+
+    async def _report(self, *, owed: bool) -> None:
+        """One at a time, so that the last that is said is how things are."""
+        async with self._saying:
+            if self._reached is None:
+                return
+            generation, reached = self._reached
+            status = protocol.Status(generation, reached.items, self._instances.statuses())
+            if owed or status != self._said:
+                self._said = status
+                await self.tell(lambda _: status)
 
 
 def _clock() -> int:

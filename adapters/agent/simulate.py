@@ -12,6 +12,7 @@ import httpx
 
 from adapters.agent import joining
 from adapters.agent.commander import Commander
+from adapters.agent.instances import Instances
 from adapters.agent.joining import JoinRefused
 from adapters.agent.machines import SEVEN, Model, inventory_for
 from adapters.agent.session import AgentSession, Backoff
@@ -29,7 +30,8 @@ STOP_SECONDS: Final = 3.0
 class Fleet:
     """Nodes of one process, by name. `run` joins those that have no key yet and keeps all connected.
 
-    `audience`, when given, is the only plane they sign to; `prepare_seconds` is how long preparing takes.
+    `audience`, when given, is the only plane they sign to; `prepare_seconds` is how long preparing takes, and
+    `boot_seconds` what is done to an instance; what failed is tried again after `retry_seconds`, then later.
     """
 
     def __init__(
@@ -39,6 +41,8 @@ class Fleet:
         state: Path,
         *,
         prepare_seconds: float = 0.2,
+        boot_seconds: float = 0.2,
+        retry_seconds: float = 5.0,
         audience: str | None = None,
         heartbeat_seconds: float = 10.0,
         backoff: Backoff | None = None,
@@ -51,7 +55,8 @@ class Fleet:
         self._audience = audience
         self._heartbeat_seconds = heartbeat_seconds
         self._backoff = backoff
-        self._machines = {name: Machine(member, prepare_seconds) for name, member in self._members.items()}
+        self._retry_seconds = retry_seconds
+        self._machines = {n: Machine(member, prepare_seconds, boot_seconds) for n, member in self._members.items()}
         self._reboots: set[asyncio.Task[None]] = set()
         self._sessions: dict[str, AgentSession] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -119,7 +124,9 @@ class Fleet:
         if identity is None:
             raise KeyError(f"{name} has not joined")
         machine, member = self._machines[name], self._members[name]
-        execute = executors(Host(machine, member, lambda: session.spec, lambda: self._reboot(name)))
+        instances = Instances(machine.driver, self._retry_seconds)
+        machine.driver.changed = instances.changed
+        execute = executors(Host(machine, member, instances, lambda: session.spec, lambda: self._reboot(name)))
         session = AgentSession(
             self._server,
             identity,
@@ -127,6 +134,8 @@ class Fleet:
             machine.found,
             boot_id=machine.boot_id,
             commands=Commander(machine.journal, execute, machine.boot_id),
+            instances=instances,
+            retry_seconds=self._retry_seconds,
             audience=self._audience,
             heartbeat_seconds=self._heartbeat_seconds,
             backoff=self._backoff,

@@ -9,8 +9,11 @@ from msgspec import Struct
 
 from adapters.agent import machines
 from adapters.agent.commander import Execute, Failure
+from adapters.agent.executors import reboot_instance
+from adapters.agent.instances import Instances
 from adapters.agent.journal import Journal, Memory
 from adapters.agent.protocol import Spec
+from adapters.agent.simulated_driver import SimulatedDriver
 from domain import inventory, mig, node_command
 from domain.inventory import NodeInventory
 from domain.node_spec import Allocation, Sharing, Slice
@@ -36,14 +39,15 @@ class Held(Exception):
 class Machine:
     """A member switched on. It is its own Runtime: it holds allocations in memory, `seconds` after it was asked to.
 
-    `changed` is awaited when its inventory is another.
+    `changed` is awaited when its inventory is another. `driver` has its instances.
     """
 
-    def __init__(self, member: Member, seconds: float = 0.2) -> None:
+    def __init__(self, member: Member, seconds: float = 0.2, boot_seconds: float = 0.2) -> None:
         self._member = member
         self._seconds = seconds
         self._layout: tuple[Slice, ...] | None = None
         self._held: dict[str, Allocation] = {}
+        self.driver = SimulatedDriver(boot_seconds)
         self.journal = Journal(Memory())
         self.boot_id = str(uuid4())
         self.changed: Callable[[], Awaitable[None]] | None = None
@@ -57,8 +61,9 @@ class Machine:
         return NodeInventory.convert(self.document())
 
     def switch_off(self) -> None:
-        """It forgets what it held; its journal is on a disk, as its partitions might be."""
+        """It forgets what it held; its journal is on a disk, as its instances are, and as its partitions might be."""
         self._held = {}
+        self.driver.switch_off()
         self.boot_id = str(uuid4())
 
     def held(self) -> Sequence[Allocation]:
@@ -92,6 +97,7 @@ class Host(Struct, frozen=True):
 
     machine: Machine
     member: Member
+    instances: Instances
     spec: Callable[[], Spec | None]
     reboot: Callable[[], None]
 
@@ -111,6 +117,7 @@ def executors(host: Host) -> Mapping[node_command.Name, Execute]:
         "apply-mig-layout": bound(_partition),
         "prefetch-image": bound(_prefetch),
         "agent-upgrade": bound(_upgrade),
+        "instance-reboot": lambda params: reboot_instance(host.instances, params),
     }
 
 

@@ -7,7 +7,8 @@ from fake_plane import KEY, NODE, FakeStore, allocation, opened, plane, scenario
 
 import scripted
 from adapters.agent import machines, protocol
-from adapters.agent.session import AgentSession, Backoff, Identity, reconcile
+from adapters.agent.reconcile import reconcile
+from adapters.agent.session import AgentSession, Backoff, Identity
 from domain.inventory import NodeInventory
 from domain.node_spec import Sharing, Slice
 

@@ -17,6 +17,7 @@ from msgspec import json
 import scripted
 from adapters.agent import durable, joining, protocol, simulate
 from adapters.agent import executors as real
+from adapters.agent.instances import Instances
 from adapters.agent.session import Backoff
 from adapters.agent.simulated import Host, executors
 from adapters.cli.agent import agent
@@ -292,7 +293,7 @@ async def test_a_simulated_node_does_whatever_else_it_is_told(tmp_path):
 
 def test_every_command_has_an_executor_real_and_simulated():
     member = simulate.Member(name="n", join_token="t", inventory={})
-    simulated = executors(Host(simulate.Machine(member), member, lambda: None, lambda: None))
+    simulated = executors(Host(simulate.Machine(member), member, Instances(), lambda: None, lambda: None))
     assert set(simulated) == set(real.executors(None)) == set(TYPES)
 
 

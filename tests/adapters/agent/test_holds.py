@@ -9,7 +9,7 @@ import pytest
 from fake_plane import allocation
 
 from adapters.agent import holds, nvidia, partition, program, protocol
-from adapters.agent.session import reconcile
+from adapters.agent.reconcile import reconcile
 from domain.node_spec import Sharing, Slice
 from fake_driver import Driver, gpu
 
