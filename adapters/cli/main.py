@@ -33,6 +33,7 @@ STATIC: Final = {
 }
 
 HELPED: Final = {
+    "image-signers": "adapters.cli.image_signers:signers",
     "images": "adapters.cli.images:images",
     "instances": "adapters.cli.instances:instances",
 }
