@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import re
 import time
 from collections.abc import Callable
 from typing import Any
@@ -398,6 +399,21 @@ def test_lists_filter_by_what_an_operator_asks_for(plane: Plane) -> None:
     assert plane.acme.ok("GET", f"/v1/instances/{second['id']}?asOf=@{then}")["state"] == "pending"
     assert plane.globex.get(f"/v1/instances/{second['id']}").status_code == 404
     assert plane.acme_user.get(f"/v1/instances/{second['id']}").status_code == 403
+
+
+def test_metrics_count_those_that_are_not_over_by_state(plane: Plane) -> None:
+    pool_id, _ = plane.hosts()
+    runs(plane, plane.instance(pool_id)["id"])
+    placed(plane, plane.instance(pool_id)["id"])
+    gone = plane.instance(pool_id)["id"]
+    placed(plane, gone)
+    told(plane, gone, instance.Deleting("Deleted", 1, True), instance.Deleted("Deleted", 2))
+    plane.settle()
+    plane.wired.instance_counts.run()
+    text = plane.app.get("/metrics").text
+    found = dict(re.findall(r'^better_compute_instances{state="(\w+)"} (\S+)$', text, re.MULTILINE))
+    assert {state: float(count) for state, count in found.items() if float(count)} == {"running": 1, "provisioning": 1}
+    assert {"pending", "failed", "unknown"} <= set(found)
 
 
 def test_ssh_keys_of_every_kind_are_known() -> None:
