@@ -1,5 +1,6 @@
 """The entry point `better-compute`; it knows what it lists without importing it, so help comes at once."""
 
+import re
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -218,8 +219,8 @@ class Root(click.Group):
 
 
 def kebab(name: str) -> str:
-    """`joinTokens` and `pool_id` as one types them: `join-tokens`, `pool-id`."""
-    return "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in name).replace("_", "-")
+    """`joinTokens`, `pool_id` and `memoryGiB` as one types them: `join-tokens`, `pool-id`, `memory-gib`."""
+    return re.sub(r"(?<!^)(?=[A-Z](?!$))", "-", name).lower().replace("_", "-")
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -95,6 +95,7 @@ class Bench:
             self.rates[name].append(1000 * made / (max(running.values()) - began - 1000 * crew.GET_READY_S))
             self._spend(name, spent, workers, made)
             self.delete([*running])
+            self._quiet()
             if name == BURST:
                 for way in (PLAIN, PIPELINE):
                     work = {"kind": "sql", "dsn": self.limit_dsn, "transactions": self.transactions}
@@ -132,6 +133,17 @@ class Bench:
         gone = self._until(before, instance.Deleted, None, len(ids))
         if len(ids) > 1:
             self.rates["deleted"].append(1000 * len(ids) / (max(gone.values()) - began))
+
+    def _quiet(self) -> None:
+        """Wait until nothing is written, and every read model shows what was."""
+
+        def rests() -> bool | None:
+            head = self.stage.head()
+            time.sleep(1)
+            lag = self.stage.plane.ask("GET", "/health/ready")[1]["checks"]["projectionLag"]
+            return (self.stage.head() == head and lag == 0) or None
+
+        scene.until(rests, RUN_S, lambda: f"the log does not come to rest: {self.stage.newest()}")
 
     def _cpu(self, workers: list[Worker]) -> dict[str, float]:
         serve, postgres = self.stage.cpu()
