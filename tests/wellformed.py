@@ -80,7 +80,7 @@ REQUESTS: dict[str, tuple[str, Any]] = {
             "visibility": "private",
         },
     ),
-    "images.upload": ("/v1/images/{image}/content", BYTES),
+    "images.upload": ("/v1/images/{empty_image}/content", BYTES),
     "images.list": ("/v1/images", {}),
     "images.get": ("/v1/images/{image}", {}),
     "images.sign": ("/v1/images/{image}/signatures", {"signature": "{signature}", "keyId": None}),
@@ -346,6 +346,7 @@ def _launchable(plane: Plane, by: Client) -> dict[str, str]:
         "image": image,
         "bootable": plane.image(by, visibility="private"),
         "spare_image": plane.registered(by, visibility="private"),
+        "empty_image": plane.registered(by, visibility="private"),
         "signature": plane.signature(image, by),
         "public_key": plane.public_key,
     }
