@@ -1,0 +1,1 @@
+"""Instances as virtual machines of QEMU: the driver of real nodes (docs/decisions/0034)."""

@@ -1,0 +1,332 @@
+"""The driver with real machines of QEMU: they begin, outlive the agent, stop, come back, and leave nothing behind."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+
+import pytest
+from fake_plane import scenario
+from msgspec.structs import replace
+from qemu_node import SETTINGS, image, needs_qemu, node, wanted
+
+import tiny_guest
+from adapters.agent.driver import Failed
+from adapters.agent.qemu import processes
+
+pytestmark = needs_qemu
+
+
+def alive(id="inst_1"):
+    found = processes.find(id)
+    if found is not None:
+        found.let_go()
+    return found is not None
+
+
+@scenario
+async def test_a_machine_runs_prints_and_is_taken_away_with_all_that_it_had(tmp_path):
+    async with node(tmp_path) as here:
+        await here.driver.bring(wanted(here.image))
+        held = here.driver.held()["inst_1"]
+        assert (held.allocation_id, held.status.state, held.status.addresses) == ("alc_1", "running", ("10.0.2.15",))
+        await here.until_printed(tiny_guest.UP)
+        await here.until_printed(tiny_guest.SEED)
+        assert here.sources.asked == ["the-token", "the-token"]
+        assert "the-token" not in (here.directory / "inst_1" / "instance.json").read_text()
+        await here.driver.take_away("inst_1")
+        assert not alive()
+        assert here.driver.held() == {}
+        assert list(here.directory.iterdir()) == []
+        await here.driver.take_away("inst_1")
+
+
+@scenario
+async def test_bringing_twice_is_one_machine(tmp_path):
+    async with node(tmp_path) as here:
+        await here.driver.bring(wanted(here.image))
+        pid = processes.find("inst_1").pid
+        await here.driver.bring(wanted(here.image))
+        assert processes.find("inst_1").pid == pid
+
+
+@scenario
+async def test_a_machine_stops_as_its_guest_wants_and_starts_on_the_same_disk(tmp_path):
+    async with node(tmp_path) as here:
+        await here.driver.bring(wanted(here.image))
+        await here.until_printed(tiny_guest.SEED)
+        disk = here.directory / "inst_1" / "disk.qcow2"
+        made = disk.stat().st_ino
+        await here.driver.bring(wanted(here.image, desired="stopped"))
+        assert here.status().state == "stopped"
+        assert tiny_guest.OFF in here.driver.console("inst_1").tail
+        assert not alive()
+        await here.driver.bring(wanted(here.image, desired="stopped"))
+        await here.driver.bring(wanted(here.image))
+        await here.until_printed(tiny_guest.UP, 2)
+        assert disk.stat().st_ino == made
+        assert here.status().state == "running"
+
+
+@scenario
+async def test_what_shall_be_stopped_from_the_beginning_needs_nothing(tmp_path):
+    async with node(tmp_path) as here:
+        await here.driver.bring(wanted(here.image, desired="stopped"))
+        assert here.status().state == "stopped"
+        assert here.sources.asked == []
+        await here.driver.take_away("inst_1")
+
+
+@scenario
+async def test_a_guest_that_ignores_its_power_button_loses_its_power(tmp_path):
+    settings = replace(SETTINGS, stop_seconds=0.2)
+    async with node(tmp_path, settings=settings) as here:
+        tiny_guest.raw(here.image, fills=True)
+        await here.driver.bring(wanted(here.image))
+        await here.driver.bring(wanted(here.image, desired="stopped"))
+        assert here.status().state == "stopped"
+        assert not alive()
+
+
+@scenario
+async def test_machines_outlive_the_agent(tmp_path):
+    async with node(tmp_path) as here:
+        await here.driver.bring(wanted(here.image))
+        await here.until_printed(tiny_guest.SEED)
+        pid = processes.find("inst_1").pid
+        await here.driver.close()
+        await here.start()
+        assert here.status().state == "running"
+        assert here.driver.held()["inst_1"].allocation_id == "alc_1"
+        await here.driver.bring(wanted(here.image))
+        assert processes.find("inst_1").pid == pid
+        await here.driver.bring(wanted(here.image, desired="stopped"))
+        assert tiny_guest.OFF in here.driver.console("inst_1").tail
+
+
+@scenario
+async def test_what_ended_while_no_agent_ran_is_stopped_and_comes_back(tmp_path):
+    async with node(tmp_path) as here:
+        await here.driver.bring(wanted(here.image))
+        await here.driver.close()
+        process = processes.find("inst_1")
+        await process.kill()
+        process.let_go()
+        await here.start()
+        assert here.status().state == "stopped"
+        await here.driver.bring(wanted(here.image))
+        assert here.status().state == "running"
+
+
+@scenario
+async def test_an_agent_that_is_killed_while_creating_goes_on_from_there(tmp_path):
+    async with node(tmp_path) as here:
+        gone = asyncio.Event()
+
+        async def never(image, token):
+            gone.set()
+            await asyncio.Event().wait()
+
+        kept, here.sources.image = here.sources.image, never
+        begun = asyncio.create_task(here.driver.bring(wanted(here.image)))
+        await gone.wait()
+        assert here.status().state == "provisioning"
+        begun.cancel()
+        await asyncio.gather(begun, return_exceptions=True)
+        await here.driver.close()
+        here.sources.image = kept
+        await here.start()
+        assert here.status().state == "provisioning"
+        await here.driver.bring(wanted(here.image))
+        assert here.status().state == "running"
+
+
+@scenario
+async def test_a_guest_that_shuts_down_by_itself_is_stopped_and_a_machine_that_dies_has_failed(tmp_path):
+    async with node(tmp_path) as here:
+        await here.driver.bring(wanted(here.image))
+        await here.until_printed(tiny_guest.SEED)
+        await here.driver._lives["inst_1"]._qmp.ask("system_powerdown")
+        await here.until(lambda: here.status().state == "stopped")
+        assert here.status().reason == "PoweredOff"
+        await here.driver.bring(wanted(here.image))
+        os.kill(processes.find("inst_1").pid, signal.SIGKILL)
+        await here.until(lambda: here.status().state == "failed")
+        assert here.status().reason == "QemuEnded"
+        await here.driver.bring(wanted(here.image))
+        assert here.status().state == "running"
+
+
+@scenario
+async def test_a_reboot_shuts_the_guest_down_and_boots_it_in_the_same_machine(tmp_path):
+    async with node(tmp_path) as here:
+        await here.driver.bring(wanted(here.image))
+        await here.until_printed(tiny_guest.SEED)
+        pid = processes.find("inst_1").pid
+        await here.driver.reboot("inst_1")
+        await here.until_printed(tiny_guest.UP, 2)
+        assert tiny_guest.OFF in here.driver.console("inst_1").tail
+        assert processes.find("inst_1").pid == pid
+        await here.until_printed(tiny_guest.SEED, 2)
+        await here.driver.bring(wanted(here.image, desired="stopped"))
+        assert not alive()
+
+
+@scenario
+async def test_what_does_not_run_is_not_rebooted(tmp_path):
+    async with node(tmp_path) as here:
+        with pytest.raises(Failed, match="NotRunning"):
+            await here.driver.reboot("inst_1")
+        await here.driver.bring(wanted(here.image, desired="stopped"))
+        with pytest.raises(Failed, match="NotRunning"):
+            await here.driver.reboot("inst_1")
+
+
+@scenario
+async def test_a_microvm_boots_its_disk_too(tmp_path):
+    async with node(tmp_path, settings=replace(SETTINGS, stop_seconds=0.2)) as here:
+        await here.driver.bring(wanted(here.image, kind="microvm"))
+        await here.until_printed(tiny_guest.UP)
+        await here.driver.take_away("inst_1")
+        assert not alive()
+
+
+@scenario
+async def test_an_iso_is_a_cd_beside_a_blank_disk(tmp_path):
+    async with node(tmp_path) as here:
+        await here.driver.bring(wanted(here.image, image=image(here.image, "iso")))
+        await here.until_printed("Booting from DVD/CD")
+        printed = subprocess.run(
+            ["qemu-img", "info", "-U", "--output=json", here.directory / "inst_1" / "disk.qcow2"],
+            capture_output=True,
+            check=True,
+        )
+        about = json.loads(printed.stdout)
+        assert about["virtual-size"] == 1 << 30
+        assert "backing-filename" not in about
+
+
+@scenario
+async def test_a_qcow2_image_is_begun_from_and_never_written_to(tmp_path):
+    async with node(tmp_path) as here:
+        raw, made = tiny_guest.raw(tmp_path / "raw.img"), tmp_path / "image.qcow2"
+        subprocess.run(["qemu-img", "convert", "-f", "raw", "-O", "qcow2", raw, made], check=True)
+        before = made.read_bytes()
+        here.sources.path = made
+        for id in ("inst_1", "inst_2"):
+            await here.driver.bring(wanted(made, id, image=image(made, "qcow2")))
+            await here.until_printed(tiny_guest.SEED, id=id)
+        assert made.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"kind": "container"}, "KindUnsupported"),
+        ({"kind": "microvm", "devices": ("nvidia.com/gpu=GPU-1",)}, "KindUnsupported"),
+        ({"devices": ("nvidia.com/gpu=GPU-1",)}, "DeviceMissing"),
+    ],
+)
+@scenario
+async def test_what_cannot_be_run_says_why_and_leaves_nothing(tmp_path, fields, reason):
+    async with node(tmp_path) as here:
+        with pytest.raises(Failed) as refused:
+            await here.driver.bring(wanted(here.image, **fields))
+        assert refused.value.reason == reason
+        assert (here.status().state, here.status().reason) == ("failed", reason)
+        assert not alive()
+        await here.driver.take_away("inst_1")
+        assert list(here.directory.iterdir()) == []
+
+
+@scenario
+async def test_an_image_that_names_another_file_is_refused(tmp_path):
+    async with node(tmp_path) as here:
+        made = tmp_path / "image.qcow2"
+        words = ["qemu-img", "create", "-q", "-f", "qcow2", "-b", "/etc/passwd", "-F", "raw", made]
+        subprocess.run(words, check=True)
+        here.sources.path = made
+        with pytest.raises(Failed, match="ImageRefused"):
+            await here.driver.bring(wanted(made, image=image(made, "qcow2")))
+
+
+@scenario
+async def test_an_image_that_is_larger_than_the_disk_is_refused(tmp_path):
+    async with node(tmp_path) as here:
+        made = tmp_path / "image.qcow2"
+        subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", made, "2G"], check=True)
+        here.sources.path = made
+        with pytest.raises(Failed, match="ImageTooBig"):
+            await here.driver.bring(wanted(made, image=image(made, "qcow2")))
+
+
+@scenario
+async def test_an_image_that_cannot_be_had_is_the_reason(tmp_path):
+    async with node(tmp_path) as here:
+        here.sources.refuses = Failed("ImageCorrupt", "it has another digest")
+        with pytest.raises(Failed):
+            await here.driver.bring(wanted(here.image))
+        assert (here.status().state, here.status().reason) == ("failed", "ImageCorrupt")
+        here.sources.refuses = None
+        await here.driver.bring(wanted(here.image))
+        assert here.status().state == "running"
+
+
+@scenario
+async def test_on_another_allocation_it_is_another_machine(tmp_path):
+    async with node(tmp_path) as here:
+        await here.driver.bring(wanted(here.image))
+        pid = processes.find("inst_1").pid
+        await here.driver.bring(wanted(here.image, allocation_id="alc_2"))
+        assert here.driver.held()["inst_1"].allocation_id == "alc_2"
+        assert processes.find("inst_1").pid != pid
+
+
+@scenario
+async def test_a_damaged_record_is_held_and_can_be_taken_away(tmp_path):
+    async with node(tmp_path) as here:
+        await here.driver.bring(wanted(here.image))
+        await here.driver.close()
+        (here.directory / "inst_1" / "instance.json").write_text("{")
+        await here.start()
+        assert here.status().reason == "RecordDamaged"
+        await here.driver.take_away("inst_1")
+        assert not alive()
+        assert list(here.directory.iterdir()) == []
+
+
+@scenario
+async def test_when_the_nodes_disk_is_full_the_machine_waits_and_goes_on_when_there_is_room(tmp_path):
+    small = tmp_path / "small"
+    small.mkdir()
+    mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", small], capture_output=True)
+    if mount.returncode != 0:
+        pytest.skip(f"a small file system cannot be mounted here: {mount.stderr.decode().strip()}")
+    try:
+        async with node(small) as here:
+            tiny_guest.raw(here.image, fills=True)
+            await here.driver.bring(wanted(here.image))
+            await here.until(lambda: here.status().state == "failed")
+            assert here.status().reason == "NoSpace"
+            subprocess.run(["mount", "-o", "remount,size=1g", small], check=True)
+            await here.driver.bring(wanted(here.image))
+            assert here.status().state == "running"
+    finally:
+        subprocess.run(["umount", small], check=True)
+
+
+@scenario
+async def test_a_disk_that_cannot_be_made_says_that_the_node_is_full(tmp_path):
+    small = tmp_path / "small"
+    small.mkdir()
+    mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1100k", "tmpfs", small], capture_output=True)
+    if mount.returncode != 0:
+        pytest.skip(f"a small file system cannot be mounted here: {mount.stderr.decode().strip()}")
+    try:
+        async with node(small) as here:
+            with pytest.raises(Failed) as refused:
+                await here.driver.bring(wanted(here.image))
+            assert refused.value.reason == "NoSpace"
+    finally:
+        subprocess.run(["umount", small], check=True)
