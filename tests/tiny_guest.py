@@ -9,8 +9,8 @@ from pathlib import Path
 UP = "guest is up"
 SEED = "seed: cidata"
 OFF = "power button"
-FULL = "written"
 
+_TEXTS = {"up": f"{UP}\r\n", "seed": SEED[:6], "line": "\r\n", "off": f"{OFF}\r\n"}
 _ORIGIN = 0x7C00
 _BUFFER = 0x8000
 _VOLUME_ID = _BUFFER + 40
@@ -78,13 +78,7 @@ def boot_sector(fills: bool = False) -> bytes:
     code.short("eb", "print")
     code.name("printed")
     code.raw("c3")
-    for name, text in (
-        ("up", UP + "\r\n"),
-        ("seed", SEED[:6]),
-        ("line", "\r\n"),
-        ("off", OFF + "\r\n"),
-        ("full", FULL + "\r\n"),
-    ):
+    for name, text in _TEXTS.items():
         code.name(name)
         code.bytes += text.encode() + b"\0"
     code.name("packet")

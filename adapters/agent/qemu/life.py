@@ -106,6 +106,8 @@ class Life:
             await power.reboot(line, self._off, self._host.settings.stop_seconds)
         except QmpError as why:
             raise Failed("NotRebooted", str(why)) from None
+        finally:
+            self._cause = None
 
     async def take_away(self) -> None:
         """Its power is cut, for its disk goes with it; the record goes last."""
@@ -182,7 +184,10 @@ class Life:
             return False
         line = await self._connected()
         try:
-            if not await power.goes_on(line):
+            status = await power.goes_on(line)
+            if status == "io-error":
+                raise Failed(self._status.reason or "DiskFailed", self._status.detail or "")
+            if status in power.BROKEN:
                 assert self._process is not None
                 await self._process.kill()
                 await self._let_go()
@@ -268,8 +273,6 @@ class Life:
         elif event == "BLOCK_IO_ERROR" and data.get("action") == "stop":
             reason = "NoSpace" if data.get("nospace") else "DiskFailed"
             self._show("failed", Failed(reason, f"the machine waits: {data.get('reason', '')}"))
-        elif event == "RESUME" and self._status.state == "failed":
-            self._show("running")
 
     def _show(self, state: Observed, why: Failed | None = None) -> None:
         shown = InstanceStatus(state, why.reason[:63] if why else None, (why.detail[:255] or None) if why else None)
