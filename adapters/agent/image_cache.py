@@ -114,7 +114,10 @@ class Cache:
         return True
 
     async def _fetch(self, image: Image, token: str, kept: Path) -> None:
-        """For as long as more comes with each attempt; what came is kept for the next one, unless it is wrong."""
+        """For as long as more comes with each attempt; what came is kept for the next one, unless it is wrong.
+
+        A disk that is full is not left so.
+        """
         part = kept.with_name(f".{kept.name}{_PART}")
         self._make_room(image, part)
         began = time.monotonic()
@@ -126,6 +129,9 @@ class Cache:
             except httpx.HTTPError as problem:
                 if _size(part) <= before:
                     raise Failed("ImageNotFetched", _said(problem)) from None
+            except OSError:
+                part.unlink(missing_ok=True)
+                raise
         if _size(part) != image.size_bytes or digest != image.sha256:
             found = f"sha256 {digest} with {_size(part)} bytes"
             durable.remove(part)
@@ -153,11 +159,7 @@ class Cache:
                         file.seek(0)
                         file.truncate(0)
                         digest = sha256()
-                    async for chunk in answer.aiter_raw(_CHUNK):
-                        if file.tell() + len(chunk) > image.size_bytes:
-                            file.truncate(0)
-                            raise Failed("ImageCorrupt", f"the plane sends more than {image.size_bytes} bytes")
-                        await asyncio.to_thread(_write, file, digest, chunk)
+                    await _pour(answer, file, digest, image.size_bytes)
             file.flush()
             await asyncio.to_thread(os.fsync, file.fileno())
         return str(digest.hexdigest())
@@ -206,6 +208,28 @@ def _digest(file: IO[bytes]) -> Any:
     return digest
 
 
+async def _pour(answer: httpx.Response, file: IO[bytes], digest: Any, most: int) -> None:
+    """Also what came before the connection broke is written."""
+    have, waiting = file.tell(), bytearray()
+    try:
+        async for chunk in answer.aiter_raw():
+            waiting += chunk
+            if have + len(waiting) > most:
+                raise Failed("ImageCorrupt", f"the plane sends more than {most} bytes")
+            if len(waiting) >= _CHUNK:
+                have += len(waiting)
+                piece = bytes(waiting)
+                waiting.clear()
+                await asyncio.to_thread(_write, file, digest, piece)
+    except (httpx.HTTPError, asyncio.CancelledError):
+        file.write(waiting)
+        raise
+    except Failed:
+        file.truncate(0)
+        raise
+    _write(file, digest, bytes(waiting))
+
+
 def _write(file: IO[bytes], digest: Any, chunk: bytes) -> None:
     file.write(chunk)
     digest.update(chunk)
@@ -225,7 +249,7 @@ def _said(problem: Exception) -> str:
 
 
 def _unkept(problem: OSError) -> Failed:
-    full = problem.errno in (errno.ENOSPC, errno.EDQUOT)
+    full = problem.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
     return Failed("NoSpace" if full else "ImageNotKept", str(problem)[:200])
 
 
