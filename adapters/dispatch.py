@@ -64,6 +64,13 @@ class Dispatcher:
         except psycopg.Error as fault:
             translate(fault)
 
+    def expect(self, operation: Operation, request: Request, call: Call) -> Any:
+        """What a body of bytes must be, for whoever may send it."""
+        try:
+            return unit.foretell(operation, request, call, self.ports, self.gatekeeper)
+        except psycopg.Error as fault:
+            translate(fault)
+
     def _read(self, operation: Operation, request: Request, call: Call) -> Answer:
         if call.session is None:
             raise errors.Unauthenticated("this operation needs a bearer token")

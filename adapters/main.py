@@ -24,7 +24,10 @@ from adapters.http.health import Health
 from adapters.http.limits import Limits
 from adapters.ids import Mint
 from adapters.images import blobs, instance_key
+from adapters.images.serving import Serving
 from adapters.images.signatures import Signatures
+from adapters.images.tidying import Tidying
+from adapters.images.upload import Uploads
 from adapters.images.user_data import UserData
 from adapters.postgres import evidence, gauges, migrate, reader, retention, runner
 from adapters.postgres.budgets import Budgets
@@ -113,9 +116,12 @@ class Plane:
         self.removing = _removing(self, commands)
         library = Library(reads, self.evidence.sign, self.evidence.key)
         self.dispatcher = Dispatcher(self.ports, self.store, reads, self.shown, self._wait_shown, self.head, library)
+        self.serving = Serving(self.store, self.blobs, self.instance_key, self.user_data)
+        self.uploads = Uploads(self.blobs, self.dispatcher.expect, self.dispatcher)
         self.worker = Worker(self.ports, commands, self.calendars, self.mint("sess"))
         self.watch = NodeWatch(self.store, commands, self.mint)
         self.ownership = Ownership(self.gateway, reads, self.mint)
+        self.tidying = Tidying(self.store, self.blobs, reads, self.shown_all)
         self.housekeeping = Housekeeping(
             Job("gateway leases", 0, self.ownership.beat, at_stop=self.ownership.release),
             Job("gateway sessions", LOOK_S, self.ownership.look),
@@ -132,6 +138,10 @@ class Plane:
     def shown(self) -> int:
         """The position that every read model shows; one that stopped holds it back."""
         return min(self.follower.position, *self.runner.positions.values())
+
+    def shown_all(self) -> bool:
+        """Whether the read models show all that the log has now."""
+        return self.shown() >= self.head()
 
     def _wait(self, position: int, seconds: float) -> bool:
         return self.follower.wait(position, seconds)
@@ -179,13 +189,14 @@ class Plane:
             self.dispatcher,
             self.authorizer.identify,
             self.health,
-            [self.gateway.route, *self.access.routes],
+            [self.gateway.route, *self.serving.routes, *self.access.routes],
             limits=limits,
             registry=metrics,
             identify_reads=self.access.reading,
             identify_blocks=self.access.blocks,
             resolver=self.resolver,
-            lifespan=[self.gateway.running],
+            lifespan=[self.gateway.running, self.serving.running],
+            begin=self.uploads.begin,
         )
 
 
@@ -252,6 +263,7 @@ def running(
         plane.evidence.start()
         plane.watch.start()
         plane.housekeeping.start()
+        plane.tidying.start()
         plane.access.start()
         if plane.removing:
             plane.removing.start()
@@ -261,6 +273,7 @@ def running(
             if plane.removing:
                 plane.removing.stop()
             plane.access.stop()
+            plane.tidying.stop()
             plane.housekeeping.stop()
             plane.watch.stop()
             plane.evidence.stop()

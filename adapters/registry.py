@@ -9,8 +9,11 @@ from commands import (
     extensions,
     flavors,
     identity,
+    image_content,
     image_signers,
     images,
+    instance_verbs,
+    instances,
     join_tokens,
     joining,
     leases,
@@ -48,6 +51,7 @@ from queries import extensions as extension_queries
 from queries import flavors as flavor_queries
 from queries import image_signers as image_signer_queries
 from queries import images as image_queries
+from queries import instances as instance_queries
 from queries import join_tokens as join_token_queries
 from queries import leases as lease_queries
 from queries import node_commands as node_command_queries
@@ -97,10 +101,14 @@ OPERATIONS: Final[dict[str, operation.Operation]] = operation.table(
     confirming.OPERATIONS,
     extensions.OPERATIONS,
     extension_queries.OPERATIONS,
+    instances.OPERATIONS,
+    instance_verbs.OPERATIONS,
+    instance_queries.OPERATIONS,
     preview.OPERATIONS,
     allocations.OPERATIONS,
     bookings.OPERATIONS,
     usage.OPERATIONS,
+    image_content.OPERATIONS,
     leases.OPERATIONS,
     lease_queries.OPERATIONS,
     audit.OPERATIONS,

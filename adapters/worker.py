@@ -15,7 +15,7 @@ from adapters.calendars import Calendars
 from adapters.controller import Controller
 from adapters.postgres.leases import TTL_S
 from adapters.postgres.pool import Pool
-from commands import extensions
+from commands import extensions, instances
 from commands.controllers import presence, replacing, scheduler, timekeeper
 from commands.ports import Ports
 from domain import errors, reservation_terms
@@ -40,7 +40,7 @@ SELECT clock.now, ARRAY(
          ORDER BY due_at, id LIMIT %(most)s)
         UNION ALL
         (SELECT id, 0, since FROM open_drafts
-         WHERE since <= clock.now - %(draft_ms)s AND id LIKE 'ext@_%%' ESCAPE '@' AND NOT id = ANY(%(resting)s)
+         WHERE since <= clock.now - %(draft_ms)s AND NOT id LIKE 'rsv@_%%' ESCAPE '@' AND NOT id = ANY(%(resting)s)
          ORDER BY since, id LIMIT %(most)s)
     ) AS due ORDER BY due_rank, due_at, id LIMIT %(most)s
 )
@@ -109,6 +109,8 @@ class Worker:
     def _step(self, id: str, fence: Fence, back_at: int) -> int | None:
         if id.startswith("ext_"):
             return extensions.expire(self._ports.store, id, fence)
+        if id.startswith("inst_"):
+            return instances.expire(self._ports.store, id, fence)
         return timekeeper.step(self._ports.store, id, fence, back_at)
 
     def _replace(self, fence: Fence) -> None:

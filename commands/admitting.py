@@ -62,6 +62,8 @@ def admit(asked: Asked, unit: Unit, *, confirmed: bool = False) -> Outcome:
         if offer is None:
             raise unit.unseen("compute-pool", draft.pool_id, "poolId")
     checks = of.policy.admission.budget_check
+    if checks == "confirm" and draft.instance_id is not None:
+        checks = "enforce"  # nobody is asked about an instance: it is admitted or denied
     over = None if checks == "off" or confirmed else budgets.over(draft, unit)
     if over is not None and checks == "confirm":
         return awaits(asked, "OverBudget", over.detail, unit, admitted=True)

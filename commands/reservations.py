@@ -74,10 +74,10 @@ def check(command: Create, of: pool.State, unit: Unit) -> None:
     """Refuse what cannot be, naming the field; nothing of it is recorded."""
     asking.check(command, of, unit.now, unit.ports.selectors)
     if command.project_id is not None:
-        _takes_more(command.project_id, unit)
+        takes_more(command.project_id, unit)
 
 
-def _takes_more(project_id: str, unit: Unit) -> None:
+def takes_more(project_id: str, unit: Unit) -> None:
     unit.resolve("compute-project", project_id, "projectId")
     state: project.State = unit.existing(project_id, "projectId").state
     if state.archived_at is not None:

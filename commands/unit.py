@@ -98,6 +98,10 @@ class Unit:
             return self.ports.store.load(stream, until)
         return self._seen.loaded.get(stream) or self.ports.store.load(stream)
 
+    def must_match(self, loaded: Loaded) -> None:
+        """Refuse early what If-Match will refuse."""
+        _match(self.call, loaded.version)
+
     def existing(self, stream: str, field: str = "id") -> Loaded:
         """A stream that must be there; the caller has made sure that it resolves for whoever asks."""
         loaded = self.load(stream)
@@ -166,6 +170,15 @@ def perform(operation: Operation, request: Request, call: Call, ports: Ports, ga
         return _perform(operation, request, call, ports, gatekeeper, key)
 
 
+def foretell(operation: Operation, request: Request, call: Call, ports: Ports, gatekeeper: Gatekeeper) -> Any:
+    """What a body of bytes must be. It is decided as the operation itself is, and only a no is recorded."""
+    assert operation.content is not None
+    assert call.session is not None
+    seen = ports.store.look(gatekeeper.foresee(operation, request, call, None))
+    decisions = gatekeeper.admit(operation, request, call.session, call.request_id, (), seen)
+    return operation.content(request, Unit(operation, call, ports, gatekeeper, decisions, [], seen, "", []))
+
+
 def _perform(
     operation: Operation, request: Request, call: Call, ports: Ports, gatekeeper: Gatekeeper, key: str | None
 ) -> Answer:
@@ -199,7 +212,7 @@ def _perform(
 def _attempt(operation: Operation, unit: Unit, outcome: Outcome, keyed: tuple[str, str] | None) -> Answer:
     recorded = False
     try:
-        _match(unit.call, outcome)
+        _match(unit.call, outcome.changes[0].expected)
         answer = _record(operation, unit, outcome, keyed)
         recorded = True
         return answer
@@ -213,8 +226,7 @@ def _attempt(operation: Operation, unit: Unit, outcome: Outcome, keyed: tuple[st
             unit.ports.calendars.drop(outcome.contested.allocations)
 
 
-def _match(call: Call, outcome: Outcome) -> None:
-    expected = outcome.changes[0].expected
+def _match(call: Call, expected: int) -> None:
     if call.if_match is not None and call.if_match != expected:
         raise errors.StaleVersion(f"it is at version {expected}, If-Match names {call.if_match}")
 

@@ -109,6 +109,8 @@ TYPES: tuple[Type, ...] = (
             "projectId": "string",
             "ownerId": "string",
         },
+        id_prefix="inst",
+        get="compute:instances:get",
     ),
     Type(
         IMAGE,

@@ -20,6 +20,7 @@ Refusal
 ├── StaleVersion         STALE_VERSION           If-Match names another version
 ├── TooManyRequests      RATE_LIMITED            asked too often; `retryAfterSeconds`, also as Retry-After
 └── Unavailable          UNAVAILABLE             try again later
+    ├── StorageFull      STORAGE_FULL            the plane's disk has no room for the bytes of an image
     ├── ProjectionBehind PROJECTION_BEHIND       the read model has not reached waitFor yet
     └── EvidenceUnsound  EVIDENCE_UNSOUND        the log's evidence is not what was recorded or signed
 """
@@ -201,6 +202,13 @@ class Unavailable(Refusal):
 
 class Locked(Unavailable):
     """Somebody holds a row for longer than a statement waits; the database itself answers."""
+
+
+class StorageFull(Unavailable):
+    """Somebody has to make room first: it makes no sense to come back at once."""
+
+    code = "STORAGE_FULL"
+    retry_after = 300
 
 
 class ProjectionBehind(Unavailable):

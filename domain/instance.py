@@ -96,10 +96,11 @@ class Denied(Event, frozen=True, tag="instance.denied.1"):
 
 
 class Admitted(Event, frozen=True, tag="instance.admitted.1"):
-    """Allowed. `was_open` says that it was an open draft until then."""
+    """Allowed. `was_open` says that it was an open draft until then, `reason` why its reservation waits, if it does."""
 
     admission_id: str
     was_open: bool = False
+    reason: str | None = None
 
 
 class Wished(Event, frozen=True, tag="instance.wished.1"):

@@ -13,8 +13,8 @@ def evolve(state: instance.State, event: instance.Events) -> instance.State:
             return instance.State(draft=event, since=at)
         case instance.Denied(reason=reason, detail=detail, at=at):
             return replace(_now(state, "denied", at, reason, detail), denied=event, ended_at=at)
-        case instance.Admitted(admission_id=admission_id):
-            return replace(state, status="pending", admission_id=admission_id)
+        case instance.Admitted(admission_id=admission_id, reason=reason):
+            return replace(state, status="pending", reason=reason, admission_id=admission_id)
         case instance.Wished(desired=desired):
             return replace(state, desired=desired)
         case instance.Placed(at=at):

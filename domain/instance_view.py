@@ -7,7 +7,10 @@ from domain.node_spec import Kind
 
 
 class View(Struct, frozen=True, kw_only=True, rename="camel"):
-    """`desiredState` is what its tenant wants, `state` what is; instants in epoch ms. User data is never shown."""
+    """`desiredState` is what its tenant wants, `state` what is; instants in epoch ms. User data is never shown.
+
+    One that brings its reservation has none before it is admitted.
+    """
 
     id: str
     tenant_id: str
@@ -31,7 +34,7 @@ class View(Struct, frozen=True, kw_only=True, rename="camel"):
     image_version: str
     image_sha256: str
     image_verdict: image.Verdict | None
-    reservation_id: str
+    reservation_id: str | None
     owns_reservation: bool
     on_node_loss: instance.OnNodeLoss
     node_id: str | None
@@ -74,7 +77,7 @@ def view(id: str, state: instance.State, version: int) -> View:
         image_version=draft.image.version,
         image_sha256=draft.image.sha256,
         image_verdict=draft.image.verdict,
-        reservation_id=draft.reservation_id,
+        reservation_id=draft.reservation_id if state.admission_id is not None or not draft.owned else None,
         owns_reservation=draft.owned,
         on_node_loss=draft.on_node_loss,
         node_id=state.node_id,

@@ -79,13 +79,17 @@ class KnownListing(Listing, frozen=True, kw_only=True):
 
 
 class Call(Struct, frozen=True, kw_only=True):
-    """The circumstances of one request. `bearer` is the join token where that is the credential, else absent."""
+    """The circumstances of one request. `bearer` is the join token where that is the credential, else absent.
+
+    `content` is what a body of bytes turned out to be; they are kept already.
+    """
 
     session: Session | None
     request_id: str
     idempotency_key: str | None = None
     if_match: int | None = None
     bearer: str | None = None
+    content: Any = None
 
 
 class Answer(Struct, frozen=True, kw_only=True):
@@ -123,6 +127,8 @@ class Operation(Struct, frozen=True, kw_only=True):
     What is read `of_log` alone has a past without an end: of the log nothing is ever forgotten.
     With the resolver's credential the handler takes the request and what resolves in a tenant.
     `ahead` says of a request and its call what performing it is sure to ask, where that is not what `on` names.
+    With `content` the body is bytes, as long as they may be: it says of a request and a unit of work what they must
+    be, once the operation is decided on and before one is read; the handler finds in the call what they are.
     """
 
     name: str
@@ -145,6 +151,7 @@ class Operation(Struct, frozen=True, kw_only=True):
     proves: bool = False
     of_log: bool = False
     ahead: Callable[..., Any] | None = None
+    content: Callable[..., Any] | None = None
 
     @property
     def is_query(self) -> bool:

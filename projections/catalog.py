@@ -5,7 +5,20 @@ from typing import Any
 
 import msgspec
 
-from domain import asking, extension, image, node, offering, pool, project, reservation, site, tenant
+from domain import (
+    asking,
+    extension,
+    image,
+    instance,
+    instance_life,
+    node,
+    offering,
+    pool,
+    project,
+    reservation,
+    site,
+    tenant,
+)
 from domain.event import Recorded
 from projections.projection import Inline, Phase, Statement
 
@@ -156,6 +169,9 @@ def fold(recorded: Recorded) -> Iterator[Statement]:
         case reservation.Drafted() as event:
             decided = asking.attributes(event)
             yield _put("compute-reservation", stream, event.tenant_id, event.pool_id, **decided)
+        case instance.Drafted() as event:
+            decided = instance_life.attributes(event)
+            yield _put("compute-instance", stream, event.tenant_id, event.pool_id, **decided)
         case extension.Drafted() | extension.Denied() | extension.Applied() | extension.Expired() as event:
             yield from _of_extension(stream, event)
         case reservation.Extended(claimed=claimed):

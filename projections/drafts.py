@@ -5,7 +5,7 @@ Where access is decided here a draft is stored with its decision, and is never o
 
 from collections.abc import Iterator
 
-from domain import extension, reservation, reservation_terms
+from domain import extension, instance, reservation, reservation_terms
 from domain.event import Recorded
 from projections.projection import Inline, Phase, Statement
 
@@ -21,7 +21,7 @@ CREATE INDEX open_drafts_since ON open_drafts (since);
 """
 
 
-def _open(stream: str, draft: reservation.Drafted | extension.Drafted) -> Iterator[Statement]:
+def _open(stream: str, draft: reservation.Drafted | extension.Drafted | instance.Drafted) -> Iterator[Statement]:
     """An identity's drafts come one after the other, so that each counts those before it."""
     whose = f"{draft.tenant_id}/{draft.identity_id}"
     lock = "SELECT pg_advisory_xact_lock(hashtextextended('draft/' || %s, 0))"
@@ -46,7 +46,9 @@ def _open(stream: str, draft: reservation.Drafted | extension.Drafted) -> Iterat
 def fold(recorded: Recorded) -> Iterator[Statement]:
     stream = recorded.stream
     match recorded.event:
-        case reservation.Drafted(committed=True) | extension.Drafted(committed=True) as draft:
+        case (
+            reservation.Drafted(committed=True) | extension.Drafted(committed=True) | instance.Drafted(committed=True)
+        ) as draft:
             yield from _open(stream, draft)
         case (
             reservation.Admitted(was_open=True)
@@ -57,6 +59,9 @@ def fold(recorded: Recorded) -> Iterator[Statement]:
             | extension.Applied()
             | extension.Denied()
             | extension.Expired()
+            | instance.Admitted(was_open=True)
+            | instance.Denied()
+            | instance.Deleted()
         ):
             yield Statement(Phase.CATALOG, stream, "DELETE FROM open_drafts WHERE id = %s", (stream,))
         case _:

@@ -17,6 +17,8 @@ CREATE TABLE images (
     state_name text NOT NULL,
     verified boolean NOT NULL,
     created_at bigint NOT NULL,
+    stored boolean NOT NULL,
+    retired_at bigint,
     since bigint NOT NULL,
     version bigint NOT NULL,
     state bytea NOT NULL
@@ -24,6 +26,7 @@ CREATE TABLE images (
 CREATE INDEX images_by_tenant ON images (tenant_id, created_at, id);
 CREATE INDEX images_public ON images (created_at, id) WHERE visibility = 'public';
 CREATE INDEX images_by_digest ON images (sha256, id);
+CREATE INDEX images_to_drop ON images (retired_at, id) WHERE stored AND retired_at IS NOT NULL;
 """
 
 
@@ -33,7 +36,7 @@ def facets(state: image.State) -> tuple[Any, ...]:
 
 
 def columns(state: image.State) -> tuple[Any, ...]:
-    return (state.created_at,)
+    return state.created_at, state.stored_at is not None, state.retired_at
 
 
 MODEL = Documents(
@@ -50,7 +53,7 @@ MODEL = Documents(
         "state_name text",
         "verified boolean",
     ),
-    columns=("created_at bigint",),
+    columns=("created_at bigint", "stored boolean", "retired_at bigint"),
     facets_of=facets,
     columns_of=columns,
 )

@@ -117,6 +117,12 @@ class Client:
         key = f"key-{next(_numbers)}" if key is None else key
         return self.call("POST", "/v1/reservations", body, Idempotency_Key=key)
 
+    def launch(self, pool_id: str, flavor_id: str, image_id: str, key: str | None = None, **fields: Any) -> Any:
+        """The answer to a request for an instance."""
+        body = {"name": "web", "poolId": pool_id, "flavorId": flavor_id, "imageId": image_id} | fields
+        key = f"key-{next(_numbers)}" if key is None else key
+        return self.call("POST", "/v1/instances", body, Idempotency_Key=key)
+
 
 class Plane:
     """The product under test, and shortcuts that say what a test needs and nothing else."""
@@ -216,6 +222,14 @@ class Plane:
         body = {"name": name or f"f{next(_numbers)}", "vcpu": 2, "memoryGiB": 4, "diskGiB": 10} | fields
         return str((by or self.root).ok("POST", "/v1/flavors", body)["id"])
 
+    def instance(self, pool_id: str, by: Client | None = None, key: str | None = None, **fields: Any) -> Any:
+        """An instance as it was shown at first: acme's, small, of a public image, if nothing else is said."""
+        flavor_id = fields.pop("flavorId", None) or self.flavor()
+        image_id = fields.pop("imageId", None) or self.image()
+        answer = (by or self.acme).launch(pool_id, flavor_id, image_id, key, **fields)
+        assert answer.status_code == 201, answer.text
+        return answer.json()
+
     def image(self, by: Client | None = None, content: bytes | None = None, signed: bool = True, **fields: Any) -> str:
         """An image with bytes that a signer vouches for: the platform's public one, or of `by` a private one."""
         content = content or f"image {next(_numbers)}".encode().ljust(512)
@@ -307,6 +321,13 @@ class Plane:
         agents.report_status(
             self.store, node_id, state.session if session is None else session, state.generation, items
         )
+
+    def hosts(self, nodes: int = 1, gpus: int = 8, quota: int = 8) -> tuple[str, list[str]]:
+        """A pool for instances that is offered to acme, and its nodes."""
+        site_id = self.site("vps")
+        pool_id = self.pool(site_id, "vps", **{"class": "vps-host"})
+        self.offer(pool_id, quota={"gpu": quota, "vcpu": 1000, "memoryMiB": 1_000_000})
+        return pool_id, [self.node(site_id, pool_id, f"v{n}", gpus) for n in range(nodes)]
 
     def fleet(self, nodes: int = 1, gpus: int = 8, quota: int = 8) -> tuple[str, list[str]]:
         """A pool of H100s offered to acme, and its nodes."""

@@ -15,7 +15,7 @@ from adapters.telemetry import REQUEST_ID
 from domain import errors
 from domain.operation import Operation
 
-from . import body, health, pages, problems, respond, routes
+from . import body, health, pages, problems, respond, routes, upload
 from .envelope import Envelope
 from .limits import Limiter, Limits
 from .metrics import MEDIA_TYPE, Metrics
@@ -42,21 +42,34 @@ def create_app(
     threads: int = 32,
     waiting: int = 512,
     lifespan: Sequence[Callable[[Litestar], Any]] = (),
+    begin: upload.Begin | None = None,
 ) -> ASGIApp:
     """Build the application.
 
     `dispatch` and `health_check` may block and run in threads: `threads` at once, `waiting` more in the
     queue, then 503. `identify`, and `identify_reads` where who reads is found otherwise, run on the event loop
     unless `identify_blocks`. `resolver` knows the resolver's key; without it what bears that credential is not there.
-    Its threads are its own: the others may all be waiting for a decision that asks it first. `extra_routes` are
+    Its threads are its own: the others may all be waiting for a decision that asks it first. `begin` opens the way of
+    a body of bytes; without it operations that take one are not there. `extra_routes` are
     Litestar handlers (sockets, streams, pages); what they raise becomes a problem document too, and their `name=`
     labels their metrics.
     """
     metrics = Metrics(registry or CollectorRegistry())
     workers, probes, resolving = Workers(threads, waiting), Workers(2, 32), Workers(RESOLVING, waiting)
+    uploads = Workers(upload.AT_ONCE, waiting)
     operations = {name: one for name, one in operations.items() if one.credential != "resolver" or resolver is not None}
+    operations = {name: one for name, one in operations.items() if one.content is None or begin is not None}
     limiter = Limiter(limits or Limits())
-    wiring = routes.Wiring(dispatch, identify, identify_reads or identify, identify_blocks, limiter, workers)
+    wiring = routes.Wiring(
+        dispatch,
+        identify,
+        identify_reads or identify,
+        identify_blocks,
+        limiter,
+        workers,
+        begin or upload.nowhere,
+        uploads,
+    )
     asked = replace(wiring, workers=resolving, resolver=resolver) if resolver else wiring
     handlers = [*_operations(operations, wiring, asked), *health.handlers(health_check, probes)]
     handlers += [_metrics_page(metrics, probes), *pages.handlers(operations), *extra_routes]
@@ -68,7 +81,7 @@ def create_app(
         logging_config=None,
         request_max_body_size=body.MAX_BODY,
         exception_handlers={HTTPException: _on_http, errors.Refusal: _on_refusal, Exception: _on_crash},
-        on_shutdown=[workers.close, probes.close, resolving.close],
+        on_shutdown=[workers.close, probes.close, resolving.close, uploads.close],
         lifespan=list(lifespan),
         debug=False,
     )

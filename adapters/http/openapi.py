@@ -162,6 +162,8 @@ class _Writer:
         }
         if self._has_body:
             entry["requestBody"] = self._body(schemas[-1], components)
+        if operation.content is not None:
+            entry["requestBody"] = {"required": True, "content": {"application/octet-stream": {}}}
         entry["responses"] = self._responses(schemas[len(self._in_url)])
         return entry
 

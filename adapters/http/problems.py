@@ -38,6 +38,7 @@ STATUS: Final[dict[str, int]] = {
     "RATE_LIMITED": 429,
     "INTERNAL": 500,
     "UNAVAILABLE": 503,
+    "STORAGE_FULL": 503,
     "PROJECTION_BEHIND": 503,
     "EVIDENCE_UNSOUND": 503,
 }
@@ -65,7 +66,7 @@ class TooLarge(errors.Refusal):
 
 
 class UnsupportedMediaType(errors.Refusal):
-    """The body is not `application/json`."""
+    """The body is not of the type that the operation takes: `application/json`, or the bytes of an image."""
 
     code = "UNSUPPORTED_MEDIA_TYPE"
 

@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from litestar import Request, delete, get, patch, post, put
 from litestar.handlers import HTTPRouteHandler
-from litestar.types import ASGIApp, Scope
+from litestar.types import ASGIApp, Receive, Scope
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -16,7 +17,7 @@ from domain.access import Session
 from domain.operation import Answer, Call, Operation
 from domain.operation import Request as Asked
 
-from . import body, decode, respond
+from . import body, decode, respond, upload
 from .limits import Limiter
 from .lines import Lines
 from .sse import Streaming
@@ -42,6 +43,8 @@ class Wiring(Struct, frozen=True):
     identify_blocks: bool
     limiter: Limiter
     workers: Workers
+    begin: upload.Begin
+    uploads: Workers
     resolver: Callable[[str], bool] = lambda token: False
 
 
@@ -55,13 +58,16 @@ def handler(operation: Operation, wiring: Wiring, location: str | None) -> HTTPR
             headers = headers_of(scope)
             call = await _call(operation, wiring, scope, headers)
             raw = b""
-            if not operation.in_url:
+            if not operation.in_url and operation.content is None:
                 raw = await body.read(request.receive, headers)
             path = scope["path_params"]
             asked = decode.request_of(shape, path, scope["query_string"], raw)
             if operation.streaming is not None:
                 return await _stream(operation, wiring, asked, call, headers)
-            encoded = await wiring.workers.run(lambda: _answer(operation, wiring.dispatch, asked, call))
+            if operation.content is not None:
+                encoded = await _upload(operation, wiring, asked, call, request.receive, headers)
+            else:
+                encoded = await wiring.workers.run(lambda: _answer(operation, wiring.dispatch, asked, call))
             where = location and _PLACEHOLDER.sub(lambda match: path[match[1]], location)
             return respond.reply(encoded, where, headers.get(b"if-none-match") if operation.in_url else None)
         except errors.Refusal as refusal:
@@ -70,6 +76,14 @@ def handler(operation: Operation, wiring: Wiring, location: str | None) -> HTTPR
     path = _PLACEHOLDER.sub(r"{\1:str}", operation.path)
     made: HTTPRouteHandler = _DECORATORS[operation.verb](path, name=operation.name, status_code=200)(handle)
     return made
+
+
+async def _upload(
+    operation: Operation, wiring: Wiring, asked: Any, call: Call, receive: Receive, headers: dict[bytes, str]
+) -> respond.Encoded:
+    tenant_id = call.session.tenant_id if call.session else ""
+    begin = partial(wiring.begin, operation, asked, call)
+    return respond.encode(operation, await upload.take(begin, wiring.uploads, receive, headers, tenant_id))
 
 
 async def _stream(
