@@ -29,9 +29,12 @@ from adapters.images.signatures import Signatures
 from adapters.images.tidying import Tidying
 from adapters.images.upload import Uploads
 from adapters.images.user_data import UserData
+from adapters.instances_worker import InstancesWorker
 from adapters.postgres import evidence, gauges, migrate, reader, retention, runner
 from adapters.postgres.budgets import Budgets
+from adapters.postgres.consoles import Consoles
 from adapters.postgres.follower import Follower
+from adapters.postgres.instance_counts import EVERY_S, InstanceCounts
 from adapters.postgres.leases import LOOK_S
 from adapters.postgres.pool import Pool, pool
 from adapters.postgres.store import EventStore
@@ -39,6 +42,7 @@ from adapters.registry import OPERATIONS
 from adapters.removals import Removing
 from adapters.watch import NodeWatch
 from adapters.worker import Worker
+from commands.controllers.instances import Kept
 from commands.gatekeeper import MINUTE_MS
 from commands.ports import Images, Ports
 from domain import node
@@ -109,7 +113,14 @@ class Plane:
             self.images,
             self.access.billing,
         )
-        self.gateway = Gateway(self.store, audience=AUDIENCE, new_id=self.mint)
+        self.consoles = Consoles(commands)
+        self.gateway = Gateway(
+            self.store,
+            audience=AUDIENCE,
+            new_id=self.mint,
+            token=self.instance_key.token,
+            consoles=self.consoles,
+        )
         consumers = (self.calendars.consume, self.runner.apply, self._tell_gateway)
         self.follower = Follower(following, consumers, at_rest=self.runner.at_rest)
         self.evidence = _evidence(self, commands, files.audit_key)
@@ -120,13 +131,17 @@ class Plane:
         self.uploads = Uploads(self.blobs, self.dispatcher.expect, self.dispatcher)
         self.worker = Worker(self.ports, commands, self.calendars, self.mint("sess"))
         self.watch = NodeWatch(self.store, commands, self.mint)
+        kept = Kept(self.user_data, self.consoles)
+        self.instances = InstancesWorker(self.store, kept, commands, self.mint("sess"))
         self.ownership = Ownership(self.gateway, reads, self.mint)
         self.tidying = Tidying(self.store, self.blobs, reads, self.shown_all)
+        self.instance_counts = InstanceCounts(reads)
         self.housekeeping = Housekeeping(
             Job("gateway leases", 0, self.ownership.beat, at_stop=self.ownership.release),
             Job("gateway sessions", LOOK_S, self.ownership.look),
             *self.access.jobs,
             Job("refusals", 1, self._count_refusals, at_stop=lambda: self._count_refusals(ahead_ms=MINUTE_MS)),
+            Job("instance counts", EVERY_S, self.instance_counts.run),
             *_forgetting(reads, history_days),
         )
 
@@ -184,6 +199,7 @@ class Plane:
     def app(self, limits: Limits | None = None) -> ASGIApp:
         metrics = CollectorRegistry()
         gauges.register(metrics, self.follower, self.runner, [of.name for of in table.ASYNC], lambda: self.evidence.lag)
+        self.instance_counts.register(metrics)
         return create_app(
             OPERATIONS,
             self.dispatcher,
@@ -262,6 +278,7 @@ def running(
         plane.worker.start()
         plane.evidence.start()
         plane.watch.start()
+        plane.instances.start()
         plane.housekeeping.start()
         plane.tidying.start()
         plane.access.start()
@@ -275,6 +292,7 @@ def running(
             plane.access.stop()
             plane.tidying.stop()
             plane.housekeeping.stop()
+            plane.instances.stop()
             plane.watch.stop()
             plane.evidence.stop()
             plane.worker.stop()

@@ -95,6 +95,9 @@ def create(command: Create, unit: Unit) -> Outcome:
     stored = _again(instance_id, held, unit) if held.version else None
     content = None if command.user_data is None else user_data.decoded(command.user_data, "userData")
     image = launching.named_image(unit, command.image_id)
+    vouched = image.image.verdict is not None
+    if vouched:
+        launching.must_start(unit, image)
     asked = stored or Asked(instance_id, _draft(command, own, image.image, content, unit))
     if not asked.draft.owned:
         unit.decide(unit.resolve(RESERVATION, asked.draft.reservation_id, "reservationId"))
@@ -106,7 +109,8 @@ def create(command: Create, unit: Unit) -> Outcome:
         if unit.session.session_kind == "delegated" or refusal.code in errors.STEP_UP:
             raise  # not kept: once their person approved, or after a new sign-in, they ask the same again
         return denied(asked, refusal, unit.now, admitted=False)
-    launching.must_start(unit, image)
+    if not vouched:  # refused now: a policy that says so has had its say before
+        launching.must_start(unit, image)
     if content is not None:
         unit.ports.images.user_data.put(instance_id, content)
     return _bring(asked, unit) if asked.draft.owned else _attach(asked, unit)

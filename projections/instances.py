@@ -26,7 +26,7 @@ CREATE INDEX instances_by_id ON instances (tenant_id, id);
 CREATE INDEX instances_by_pool ON instances (pool_id, created_at, id);
 CREATE INDEX instances_by_node ON instances (node_id, created_at, id) WHERE node_id IS NOT NULL;
 CREATE INDEX instances_by_image ON instances (image_id, created_at, id);
-CREATE INDEX instances_live ON instances (id) WHERE NOT ended;
+CREATE INDEX instances_live ON instances (state_name, id) WHERE NOT ended;
 """
 
 

@@ -17,6 +17,7 @@ CREATE TABLE reservations (
     due_at bigint,
     due_rank smallint NOT NULL,
     lacking integer NOT NULL,
+    leaves text,
     created_at bigint NOT NULL,
     since bigint NOT NULL,
     version bigint NOT NULL,
@@ -27,6 +28,7 @@ CREATE INDEX reservations_by_id ON reservations (tenant_id, id);
 CREATE INDEX reservations_by_pool ON reservations (pool_id, created_at, id);
 CREATE INDEX reservations_due ON reservations (due_rank, due_at, id) WHERE due_at IS NOT NULL;
 CREATE INDEX reservations_lacking ON reservations (pool_id, id) WHERE lacking > 0;
+CREATE INDEX reservations_leaving ON reservations (id) WHERE leaves IS NOT NULL;
 """
 
 
@@ -69,8 +71,10 @@ def facets(state: reservation.State) -> tuple[Any, ...]:
 
 
 def columns(state: reservation.State) -> tuple[Any, ...]:
+    """`leaves` is the instance that does not know yet that its reservation has ended."""
     assert state.draft is not None
-    return state.starts_at, state.ends_at, *due(state), reservation_life.lacking(state), state.draft.at
+    leaves = state.instance_id if state.status in reservation_life.FINAL else None
+    return state.starts_at, state.ends_at, *due(state), reservation_life.lacking(state), leaves, state.draft.at
 
 
 MODEL = Documents(
@@ -84,6 +88,7 @@ MODEL = Documents(
         "due_at bigint",
         "due_rank bigint",
         "lacking bigint",
+        "leaves text",
         "created_at bigint",
     ),
     facets_of=facets,

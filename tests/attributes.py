@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from domain import extension, image, node, pool, project, registry, reservation, site
+from domain import extension, image, instance, node, pool, project, registry, reservation, site
 from domain.event import Event
 
 HOUR = 3_600_000
@@ -33,6 +33,8 @@ def expected(stream: str, events: Sequence[Event]) -> Row | None:
         case image.State() as of:
             told = {"visibility": of.visibility, "verified": of.verified}
             return "compute-image", of.owner_tenant_id, None, told
+        case instance.State(draft=draft) if draft is not None:
+            return "compute-instance", draft.tenant_id, draft.pool_id, _of_instance(draft)
         case reservation.State(draft=draft) if draft is not None:
             return "compute-reservation", draft.tenant_id, draft.pool_id, _of_draft(draft) | _hours(draft, events)
         case _:
@@ -46,6 +48,19 @@ def of_extension(events: Sequence[Event], of: Row) -> Row | None:
             return *of[:3], of[3] | {"durationHours": hours}
         case _:
             return None
+
+
+def _of_instance(draft: instance.Drafted) -> dict[str, Any]:
+    size = draft.flavor.size
+    told = {
+        "vcpu": size.vcpu,
+        "memoryGiB": size.memory_gib,
+        "gpus": 0 if size.gpus is None else size.gpus.count,
+        "imageId": draft.image.id,
+        "imageVerified": draft.image.verdict is not None,
+        "ownerId": draft.identity_id,
+    }
+    return told if draft.project_id is None else told | {"projectId": draft.project_id}
 
 
 def _of_draft(draft: reservation.Drafted) -> dict[str, Any]:

@@ -318,8 +318,9 @@ class Plane:
         """The node's agent has done all that its NodeSpec says, and says so."""
         state = self.store.load(node_id).state
         items: dict[str, node_spec.Status] = {a.id: "prepared" for a in state.allocations}
+        instances = {one.id: node_spec.InstanceStatus(one.desired) for one in state.instances}
         agents.report_status(
-            self.store, node_id, state.session if session is None else session, state.generation, items
+            self.store, node_id, state.session if session is None else session, state.generation, items, instances
         )
 
     def hosts(self, nodes: int = 1, gpus: int = 8, quota: int = 8) -> tuple[str, list[str]]:

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from domain import clock, ids, node, reservation
+from domain import clock, ids, instance, node, reservation
 from domain.event import Append, Change, Meta
 from domain.image import Verified
 from domain.provision import Provision
-from given import SEVEN, Client, Plane, inventory
+from given import DEADLINE_S, SEVEN, Client, Plane, inventory
 
 LATER = int(time.time() * 1000) + 3_600_000
 """In an hour; the tests end before."""
@@ -87,6 +87,28 @@ REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
     "images.retire": ("/v1/images/{spare_image}", {}),
     "imageSigners.set": ("/v1/image-signers", {"signers": [{"name": "?", "publicKey": "{public_key}"}]}),
     "imageSigners.get": ("/v1/image-signers", {}),
+    "instances.create": (
+        "/v1/instances",
+        {
+            "name": "?",
+            "kind": "vm",
+            "poolId": "{hosts}",
+            "flavorId": "{flavor}",
+            "imageId": "{bootable}",
+            "onNodeLoss": "replace",
+            "maxPendingSeconds": 60,
+            "sshKeys": ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGHbZ7gDvBwRDW4xg1kHnmBxq5uhzrHqmNZcBXF6dvlO me@home"],
+            "userData": "I2Nsb3VkLWNvbmZpZwo=",
+            "labels": {"app": "web"},
+        },
+    ),
+    "instances.list": ("/v1/instances", {}),
+    "instances.get": ("/v1/instances/{instance}", {}),
+    "instances.reboot": ("/v1/instances/{instance}/reboot", {}),
+    "instances.stop": ("/v1/instances/{instance}/stop", {}),
+    "instances.start": ("/v1/instances/{instance}/start", {}),
+    "instances.resize": ("/v1/instances/{instance}/resize", {"flavorId": "{flavor}"}),
+    "instances.delete": ("/v1/instances/{spare_instance}/delete", {}),
     "quotas.set": ("/v1/quotas/tenant/{tenant}", {"limits": {"gpu": 100, "vcpu": 1000}}),
     "quotas.get": ("/v1/quotas/tenant/{tenant}", {}),
     "budgets.set": ("/v1/budgets/tenant/{tenant}", {"gpuHours": 1000.5, "from": 0, "until": 4_102_444_800_000}),
@@ -267,7 +289,8 @@ def things(plane: Plane) -> dict[str, str]:
     """A fleet of the platform's, offered to acme, and what acme's administrator has on it."""
     owned = belongings(plane, Party(plane.root, "platform", "root"), "acme")
     acme = Party(plane.acme, "acme", "acme")
-    return owned | claims(plane, acme, owned["pool"]) | projects(plane, acme) | {"tenant": "acme"}
+    rented = claims(plane, acme, owned["pool"]) | launched(plane, acme, owned["hosts"])
+    return owned | rented | projects(plane, acme) | {"tenant": "acme"}
 
 
 def belongings(plane: Plane, owner: Party, customer: str) -> dict[str, str]:
@@ -281,6 +304,9 @@ def belongings(plane: Plane, owner: Party, customer: str) -> dict[str, str]:
     for pool_id in pools.values():
         plane.offer(pool_id, customer, 100, by)
     node_id = plane.node(site_id, pools["pool"], by=by, **trust)
+    hosts = hosting(plane, site_id, by)
+    plane.node(site_id, hosts, "host", by=by, **trust)
+    plane.offer(hosts, customer, by=by, quota=HOSTING)
 
     def join(name: str, found: dict[str, Any]) -> str:
         return plane.join(site_id, name, found, by, **trust)
@@ -297,6 +323,7 @@ def belongings(plane: Plane, owner: Party, customer: str) -> dict[str, str]:
         "kind": kind,
         "site": site_id,
         **{name.replace("-", "_"): pool_id for name, pool_id in pools.items()},
+        "hosts": hosts,
         "node": node_id,
         "spare_node": spare_node,
         "command": by.ok("POST", f"/v1/nodes/{spare_node}/commands", command)["id"],
@@ -316,6 +343,7 @@ def _launchable(plane: Plane, by: Client) -> dict[str, str]:
         "flavor": plane.flavor(by=by),
         "spare_flavor": plane.flavor(by=by),
         "image": image,
+        "bootable": plane.image(by, visibility="private"),
         "spare_image": plane.registered(by, visibility="private"),
         "signature": verified.signature,
         "public_key": plane.public_key,
@@ -337,6 +365,27 @@ def claims(plane: Plane, by: Party, pool_id: str) -> dict[str, str]:
         "evicted": client.reserve(pool_id, startsAt=plane.store.now() + 10**7).json()["id"],
         "placed": client.reserve(pool_id, startsAt=plane.store.now() + 10**7).json()["id"],
     }
+
+
+HOSTING = {"gpu": 100, "vcpu": 1000, "memoryMiB": 1_000_000}
+
+
+def hosting(plane: Plane, site_id: str, by: Client, name: str = "hosts") -> str:
+    """A pool for instances."""
+    return plane.pool(site_id, name, by, **{"class": "vps-host"})
+
+
+def launched(plane: Plane, by: Party, pool_id: str) -> dict[str, str]:
+    """What somebody runs in a pool for instances."""
+    made = [plane.instance(pool_id, by.client)["id"] for _ in range(2)]
+    deadline = time.monotonic() + DEADLINE_S
+    while not all(plane.store.load(id_).state.node_id for id_ in made):
+        assert time.monotonic() < deadline
+        plane.wired.follower.wait(plane.wired.follower.position + 1, 0.05)
+    version = plane.store.load(made[0]).version
+    runs = instance.Reported("running", plane.store.now())
+    plane.store.append(Append((Change(made[0], version, (runs,)),), Meta("controller:test")))
+    return {"instance": made[0], "spare_instance": made[1]}
 
 
 def projects(plane: Plane, by: Party) -> dict[str, str]:

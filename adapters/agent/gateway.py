@@ -25,9 +25,10 @@ from litestar.handlers import WebsocketRouteHandler
 from adapters.agent import protocol
 from adapters.agent.intake import Intake, RunBlocking
 from adapters.agent.leases import Lease, Leases
-from adapters.agent.peer import OUTAGE, Clock, Close, Gone, Peer, close, receive, send, superseded
+from adapters.agent.peer import OUTAGE, Clock, Close, Gone, Peer, Token, close, receive, send, superseded
 from adapters.ids import Mint
 from commands import agent_batches, agents
+from commands.instance_consoles import Consoles
 from commands.ports import Store
 from domain import errors, ids
 
@@ -68,7 +69,8 @@ class Gateway:
 
     `id` is what the log has as the gateway of its sessions; whoever holds the lease `gateway:<id>` judges them.
 
-    `audience` is the plane's name in what agents sign; `clock` is monotonic, in seconds.
+    `audience` is the plane's name in what agents sign; `clock` is monotonic, in seconds. `token` makes what an agent
+    fetches an instance's bytes with; what instances wrote goes to `consoles`.
     """
 
     def __init__(
@@ -80,12 +82,15 @@ class Gateway:
         clock: Callable[[], float] = time.monotonic,
         new_id: Callable[[str], str] | None = None,
         hello_seconds: float = HELLO_SECONDS,
+        token: Token,
+        consoles: Consoles,
     ) -> None:
         self._store = store
         self._audience = audience
         self._blocking = run_blocking or threads()
         self._new_id = new_id or Mint()
-        self._intake = Intake(store, self._blocking, self._new_id)
+        self._token = token
+        self._intake = Intake(store, self._blocking, self._new_id, consoles)
         self._hello_seconds = hello_seconds
         self._clock = clock
         self._leases: Leases[Peer] = Leases(clock, protocol.TTL_SECONDS)
@@ -303,7 +308,9 @@ class Gateway:
             if lease is not None:
                 self._leases.renew(lease)
 
-        peer = Peer(socket, self._store, self._blocking, self._intake, node_id, epoch, alive, self._new_id, clock)
+        peer = Peer(
+            socket, self._store, self._blocking, self._intake, node_id, epoch, alive, self._new_id, clock, self._token
+        )
         lease, older = self._leases.grant(node_id, epoch, peer)
         if lease is None:
             await close(socket, superseded("a newer session of this node was first"))

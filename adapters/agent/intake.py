@@ -6,9 +6,9 @@ Whoever comes while a round is under way waits for the next of its kind. A lone 
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
-from commands import agent_batches, status_batches
+from commands import agent_batches, instance_consoles, status_batches
 from commands.ports import Store
 from domain import errors
 from domain.ids import Mint
@@ -21,6 +21,7 @@ T = TypeVar("T")
 OPENINGS: Final = 256
 STATUSES: Final = 128
 INVENTORIES: Final = 32
+CONSOLES: Final = 16
 """How many a round takes of each kind: each round is some tenths of a second of work, and openings come first."""
 PATIENCE: Final = 35.0
 """Seconds after which an opening is not begun any more: its agent is about to give up."""
@@ -80,7 +81,9 @@ class Intake:
     One thread is enough: beside it there is an event loop that wants the same interpreter.
     """
 
-    def __init__(self, store: Store, run_blocking: RunBlocking, new_id: Mint) -> None:
+    def __init__(
+        self, store: Store, run_blocking: RunBlocking, new_id: Mint, consoles: instance_consoles.Consoles
+    ) -> None:
         def opening(asked: Sequence[agent_batches.Opening]) -> list[agent_batches.Opened]:
             return agent_batches.open_sessions(store, asked, new_id)
 
@@ -90,9 +93,14 @@ class Intake:
         def inventories(asked: Sequence[tuple[str, int, bytes]]) -> list[Exception | None]:
             return _inventories(store, asked)
 
+        def written(asked: Sequence[instance_consoles.Written]) -> list[Exception | None]:
+            return instance_consoles.keep(store, consoles, asked)
+
         self._openings = Kind(opening, OPENINGS, PATIENCE)
         self._statuses = Kind(statuses, STATUSES)
         self._inventories = Kind(inventories, INVENTORIES)
+        self._consoles = Kind(written, CONSOLES)
+        self._kinds: tuple[Kind[Any, Any], ...] = (self._openings, self._statuses, self._inventories, self._consoles)
         self._blocking = run_blocking
         self._running: asyncio.Task[None] | None = None
 
@@ -104,10 +112,9 @@ class Intake:
 
     async def _run(self) -> None:
         try:
-            while self._openings.waiting or self._statuses.waiting or self._inventories.waiting:
-                await self._openings.round(self._blocking)
-                await self._statuses.round(self._blocking)
-                await self._inventories.round(self._blocking)
+            while any(kind.waiting for kind in self._kinds):
+                for kind in self._kinds:
+                    await kind.round(self._blocking)
         finally:
             self._running = None
 
@@ -121,6 +128,10 @@ class Intake:
     async def status(self, report: status_batches.Report) -> None:
         """Raises what the report alone would."""
         _raise(await self._ask(self._statuses, report))
+
+    async def console(self, written: instance_consoles.Written) -> None:
+        """Raises Fenced for a session that was superseded."""
+        _raise(await self._ask(self._consoles, written))
 
 
 def _raise(fault: Exception | None) -> None:

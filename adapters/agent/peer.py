@@ -17,7 +17,7 @@ from litestar.exceptions import WebSocketException
 
 from adapters.agent import protocol
 from adapters.agent.intake import Intake, RunBlocking
-from commands import health, node_commands, node_sessions, status_batches
+from commands import health, instance_consoles, node_commands, node_sessions, status_batches
 from commands.ports import Race, Store
 from domain import errors, node, node_command
 
@@ -27,6 +27,9 @@ SEND_SECONDS: Final = 10.0
 FIRST_PAUSE: Final = 0.5
 LONGEST_PAUSE: Final = 10.0
 MOST_ANSWERS: Final = 256
+MOST_CONSOLES: Final = 128
+CONSOLE_SECONDS: Final = 1.0
+"""Consoles are taken so far apart; of each the newest, and meanwhile no more than so many."""
 MOST_AT_ONCE: Final = 10
 REFILL_SECONDS: Final = 30.0
 JUMP_MS: Final = 1_000
@@ -65,6 +68,8 @@ class Gone(Exception):
 
 
 Socket = WebSocket[Any, Any, Any]
+Token = Callable[[str, str], str]
+"""What an agent fetches an instance's bytes with, of its allocation and itself."""
 
 
 async def send(socket: Socket, message: protocol.FromPlane) -> None:
@@ -154,6 +159,7 @@ class Peer:
         alive: Callable[[], None],
         new_id: Callable[[str], str],
         clock: Clock,
+        token: Token,
     ) -> None:
         self.node_id = node_id
         self.epoch = epoch
@@ -164,12 +170,15 @@ class Peer:
         self._alive = alive
         self._new_id = new_id
         self._clock = clock
+        self._token = token
         self._jumped = False
         self._ended: asyncio.Future[Close] = asyncio.get_running_loop().create_future()
         self._wake = asyncio.Event()
         self._allowance = Allowance(asyncio.get_running_loop().time)
         self._inventory: protocol.Inventory | None = None
         self._status: protocol.Status | None = None
+        self._consoles: dict[str, protocol.Console] = {}
+        self._consoles_at = -CONSOLE_SECONDS
         self._answers: deque[protocol.Ack | protocol.Result] = deque()
         self._wanted = False
         self._sent: int | None = None
@@ -191,7 +200,7 @@ class Peer:
         """Time has passed: commands that waited for theirs may be due, and a report that had to wait may be taken."""
         if self._waiting:
             self.look()
-        if self._inventory is not None:
+        if self._inventory is not None or self._consoles:
             self._wake.set()
 
     async def run(self, welcome: protocol.Welcome) -> Close:
@@ -240,6 +249,9 @@ class Peer:
                     self._inventory = message
                 case protocol.Status():
                     self._status = message
+                case protocol.Console():
+                    if message.instance_id in self._consoles or len(self._consoles) < MOST_CONSOLES:
+                        self._consoles[message.instance_id] = message
                 case protocol.Ack() | protocol.Result():
                     self._take_answer(message)
                 case protocol.Hello():
@@ -265,6 +277,7 @@ class Peer:
                 await self._take_answers()
                 await self._take_clock()
                 await self._tell()
+                await self._take_consoles()
                 pause = FIRST_PAUSE
                 continue
             except OUTAGE:
@@ -294,9 +307,25 @@ class Peer:
     async def _take_status(self) -> None:
         taken, self._status = self._status, None
         if taken is not None:
-            report = status_batches.Report(self.node_id, self.epoch, taken.observed_generation, taken.items)
-            await self._intake.status(report)
+            await self._intake.status(
+                status_batches.Report(self.node_id, self.epoch, taken.observed_generation, taken.items, taken.instances)
+            )
             self._wanted = self._wanted or self._waiting
+
+    async def _take_consoles(self) -> None:
+        now = asyncio.get_running_loop().time()
+        if now - self._consoles_at < CONSOLE_SECONDS:
+            return
+        taken, self._consoles = self._consoles, {}
+        if not taken:
+            return
+        self._consoles_at = now
+        tails = tuple(instance_consoles.Tail(one.instance_id, one.total_bytes, one.tail) for one in taken.values())
+        try:
+            await self._intake.console(instance_consoles.Written(self.node_id, self.epoch, tails))
+        except OUTAGE:
+            self._consoles = taken | self._consoles
+            raise
 
     async def _take_clock(self) -> None:
         if self._jumped:
@@ -345,7 +374,7 @@ class Peer:
         if state.session != self.epoch:
             raise errors.Fenced(f"session {self.epoch} was superseded")
         if state.generation != self._sent:
-            await send(self._socket, protocol.Spec(state.generation, state.allocations, state.sharing))
+            await send(self._socket, as_spec(state, self._token))
             self._sent = state.generation
         self._waiting = False
         if state.commands:
@@ -367,6 +396,12 @@ class Peer:
         ]
         self._handed.update(command.id for command in handed)
         return handed
+
+
+def as_spec(state: node.State, token: Token) -> protocol.Spec:
+    """The NodeSpec as its agent gets it, with a token for each allocation that an instance is on."""
+    tokens = {one.allocation_id: token(one.allocation_id, one.id) for one in state.instances}
+    return protocol.Spec(state.generation, state.allocations, state.sharing, state.instances, tokens)
 
 
 def _as_message(command_id: str, of: node_command.State, now: int) -> protocol.Command:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 import attributes
 from adapters.postgres.mapper import Stored
-from domain import extension, node, pool, project, registry, reservation, site
+from domain import extension, instance, node, pool, project, registry, reservation, site
 from domain.event import Event, Meta, Recorded
 from domain.provision import Provision
 from given import Plane
@@ -42,6 +42,7 @@ FIRST = {
     "pool": pool.Created,
     "node": node.Joined,
     "rsv": reservation.Drafted,
+    "inst": instance.Drafted,
 }
 
 
@@ -123,5 +124,5 @@ def test_so_it_is_of_everything_on_a_busy_plane(plane: Plane) -> None:
     streams = [stream for (stream,) in plane.rows("SELECT DISTINCT originator_id FROM stored_events")]
     told = {stream: attributes.expected(stream, plane.events(stream)) for stream in streams}
     assert {id: (kind, *rest) for id, kind, *rest in rows} == {id: row for id, row in told.items() if row is not None}
-    kinds = ("site", "pool", "node", "project", "reservation")
+    kinds = ("site", "pool", "node", "project", "reservation", "image", "instance")
     assert {kind for _, kind, *_ in rows} == {f"compute-{name}" for name in kinds}

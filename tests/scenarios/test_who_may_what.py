@@ -13,13 +13,13 @@ from adapters.ids import Mint
 from adapters.registry import OPERATIONS
 from domain import ids
 from given import Client, Plane
-from wellformed import REQUESTS, Party, belongings, claims, fill, fresh, projects
+from wellformed import HOSTING, REQUESTS, Party, belongings, claims, fill, fresh, hosting, launched, projects
 
 FILE: Final = Path(__file__).with_name("who_may_what.txt")
 COLUMNS: Final = {"nobody": "nx", "own": "POAauid", "offered": "auid", "foreign": "POAauidw", "missing": "POAauid"}
 """The callers of each column, in its order."""
-CODES: Final = {401: "UNAUTHENTICATED", 403: "ACCESS_DENIED", 404: "NOT_FOUND"}
-POOLS: Final = ("pool", "spare_pool", "other_pool")
+CODES: Final = {401: "UNAUTHENTICATED", 403: "ACCESS_DENIED", 404: "NOT_FOUND", 409: "CONFLICT"}
+POOLS: Final = ("pool", "spare_pool", "other_pool", "hosts")
 """The things that an offer shows to another tenant."""
 NO_THING: Final = frozenset({"kind", "customer", "public_key"})
 FOREIGN: Final = {
@@ -119,12 +119,12 @@ class Matrix:
         root, admin = Party(plane.root, "platform", "root"), Party(plane.acme, "acme", "acme")
         user = Party(plane.acme_user, "acme", "acme-user")
         platforms = belongings(plane, root, "initech")
-        self._platforms = platforms | claims(plane, root, platforms["pool"]) | projects(plane, root)
+        self._platforms = platforms | self._has(root, platforms) | projects(plane, root)
         acmes = belongings(plane, admin, "initech") | projects(plane, admin)
-        self._colleagues = claims(plane, admin, acmes["pool"])
-        self._acmes = acmes | claims(plane, user, acmes["pool"])
+        self._colleagues = self._has(admin, acmes)
+        self._acmes = acmes | self._has(user, acmes)
         self._offered = self._pools(platforms["site"])
-        self._rented = claims(plane, user, self._offered["pool"])
+        self._rented = self._has(user, self._offered)
         self._missing = {name: _missing(name, id_) for name, id_ in self._platforms.items()}
 
     def ask(self, row: Row, column: str, caller: str) -> Any:
@@ -155,11 +155,17 @@ class Matrix:
     def _pools(self, site_id: str) -> dict[str, str]:
         """Pools of the platform's that acme sees, and a machine."""
         plane = self._plane
-        pools = {name: plane.pool(site_id, f"offered-{n}") for n, name in enumerate(POOLS)}
+        pools = {name: plane.pool(site_id, f"offered-{n}") for n, name in enumerate(POOLS) if name != "hosts"}
+        pools["hosts"] = hosting(plane, site_id, plane.root, "offered-hosts")
         for pool_id in pools.values():
-            plane.offer(pool_id, quota={"gpu": 100, "vcpu": 1000})
+            plane.offer(pool_id, quota=HOSTING)
         plane.node(site_id, pools["pool"], "offered")
+        plane.node(site_id, pools["hosts"], "offered-host")
         return pools
+
+    def _has(self, by: Party, pools: Mapping[str, str]) -> dict[str, str]:
+        """What somebody holds and runs in these pools."""
+        return claims(self._plane, by, pools["pool"]) | launched(self._plane, by, pools["hosts"])
 
 
 def _missing(name: str, like: str) -> str:

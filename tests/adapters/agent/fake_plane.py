@@ -14,6 +14,7 @@ from websockets.exceptions import ConnectionClosed
 
 from adapters.agent import protocol
 from adapters.agent.gateway import Gateway
+from commands.instance_consoles import Console
 from commands.ports import Loaded, Race
 from domain import errors, node, node_spec, registry
 from domain.event import Append, Meta, Recorded
@@ -80,6 +81,9 @@ class FakeStore:
     def blockers(self, reservation_id: str) -> list[str]:
         return []
 
+    def blocked(self, reservations: Sequence[str]) -> set[str]:
+        return set()
+
     def add(self, event: Any, node_id: str = NODE) -> None:
         self.streams[node_id].append(event)
 
@@ -124,12 +128,35 @@ async def inline(work: Callable[[], Any], /) -> Any:
     return work()
 
 
+class Kept:
+    """Consoles in memory, by instance id."""
+
+    def __init__(self) -> None:
+        self.of: dict[str, Console] = {}
+
+    def keep(self, consoles: Sequence[Console]) -> None:
+        self.of |= {one.instance_id: one for one in consoles}
+
+    def drop(self, instance_ids: Sequence[str]) -> None:
+        for id in instance_ids:
+            self.of.pop(id, None)
+
+
+def gateway(store: FakeStore, **given: Any) -> Gateway:
+    return Gateway(store, "plane-a", **({"token": token, "consoles": Kept()} | given))  # type: ignore[arg-type]
+
+
+def token(allocation_id: str, instance_id: str) -> str:
+    return f"{instance_id}@{allocation_id}"
+
+
 class Plane:
     def __init__(self, store: FakeStore, app: Callable[["Plane"], Litestar] | None = None, **more: Any) -> None:
         self.store = store
         self.clock = Clock()
-        given = {"run_blocking": inline, "clock": self.clock}
-        self.gateway = Gateway(store, "plane-a", **(given | more))  # type: ignore[arg-type]
+        self.consoles = Kept()
+        given = {"run_blocking": inline, "clock": self.clock, "consoles": self.consoles}
+        self.gateway = gateway(store, **(given | more))
         served = (app or _application)(self)
         config = uvicorn.Config(
             served, host="127.0.0.1", port=0, log_level="error", ws_max_size=protocol.MAX_INVENTORY + 1, lifespan="on"

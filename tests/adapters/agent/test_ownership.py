@@ -4,10 +4,9 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
-from fake_plane import NODE, Clock, FakeStore, Plane, opened, plane, scenario, until
+from fake_plane import NODE, Clock, FakeStore, Plane, gateway, opened, plane, scenario, until
 
 from adapters.agent import protocol
-from adapters.agent.gateway import Gateway
 from adapters.agent.ownership import NOBODY, Ownership
 from adapters.ids import Mint
 from adapters.postgres.leases import LOOK_S, TTL_S
@@ -43,7 +42,7 @@ class House:
     def __init__(self, made: Plane, connections: Pool) -> None:
         self.made = made
         self.clock = Clock()
-        self.elsewhere = Gateway(made.store, "plane-a")
+        self.elsewhere = gateway(made.store)
         self.mine = Ownership(made.gateway, connections, Mint(), self.clock)
         self.theirs = Ownership(self.elsewhere, connections, Mint(), self.clock)
         self.mine.beat()
@@ -127,7 +126,7 @@ def test_sessions_of_a_gateway_that_stopped_cleanly_are_adopted_at_once_by_one(c
         async with plane() as made:
             house = House(made, connections)
             connected(connections, house.elsewhere.id, agents.open_session(made.store, NODE))
-            third = Ownership(Gateway(made.store, "plane-a"), connections, Mint(), house.clock)
+            third = Ownership(gateway(made.store), connections, Mint(), house.clock)
             await house.pass_time(LOOK_S, house.mine, house.theirs, third)
             house.theirs.release()
             await house.pass_time(2 * LOOK_S, house.mine, third)

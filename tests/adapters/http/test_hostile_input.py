@@ -243,6 +243,7 @@ def test_an_idempotency_key_that_cannot_be_is_refused_on_every_create(plane: Pla
 
 
 RESERVATION = "reservations.create"
+INSTANCE = "instances.create"
 POOL = "pools.create"
 WRONG: list[tuple[str, dict[str, Any], str]] = [
     (RESERVATION, {"devices[0].count": 0, "scalars": {}}, "devices[0].count"),
@@ -280,6 +281,23 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     (RESERVATION, {"labels": {"k": "v" * 256}}, "labels"),
     (RESERVATION, {"labels": {str(n): "" for n in range(33)}}, "labels"),
     (RESERVATION, {"poolId": "POOL"}, "poolId"),
+    (INSTANCE, {"name": "../../etc/passwd"}, "name"),
+    (INSTANCE, {"name": ""}, "name"),
+    (INSTANCE, {"kind": "VM"}, "kind"),
+    (INSTANCE, {"poolId": "POOL"}, "poolId"),
+    (INSTANCE, {"flavorId": "flv_1"}, "flavorId"),
+    (INSTANCE, {"flavorId": "rsv"}, "flavorId"),
+    (INSTANCE, {"imageId": "img_../x"}, "imageId"),
+    (INSTANCE, {"reservationId": "rsv_"}, "reservationId"),
+    (INSTANCE, {"projectId": "prj_1"}, "projectId"),
+    (INSTANCE, {"onNodeLoss": "wait"}, "onNodeLoss"),
+    (INSTANCE, {"maxPendingSeconds": -1}, "maxPendingSeconds"),
+    (INSTANCE, {"sshKeys": ["ssh-ed25519 AAAA"] * 33}, "sshKeys"),
+    (INSTANCE, {"sshKeys": ["ssh-ed25519 AAAA\nssh-rsa AAAA"]}, "sshKeys[0]"),
+    (INSTANCE, {"sshKeys[0]": "x" * 4097}, "sshKeys[0]"),
+    (INSTANCE, {"userData": "a"}, "userData"),
+    (INSTANCE, {"userData": "A" * 87_388}, "userData"),
+    (INSTANCE, {"labels": {"": "x"}}, "labels"),
     (POOL, {"name": "Upper"}, "name"),
     (POOL, {"name": "-a"}, "name"),
     (POOL, {"name": "a\n"}, "name"),
@@ -386,6 +404,8 @@ def test_every_stored_text_field_was_tried() -> None:
         "pools.create.providerAccountId",
         "reservations.create.projectId",
         "reservations.preview.projectId",
+        "instances.create.projectId",
+        "instances.create.reservationId",
         "nodes.maintain.plan",
     }
     for name in COMMANDS:

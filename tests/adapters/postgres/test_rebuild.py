@@ -18,6 +18,7 @@ from projections.projection import Inline
 from wellformed import drafted
 
 HOUR = 3_600_000
+NO_GPU = [{"class": "gpu", "count": 0}]
 INSERT = "INSERT INTO stored_events (originator_id, originator_version, topic, state) VALUES (%s, 1, %s, %s)"
 EVERY_TABLE = [(of.name, name) for of in table.ALL for name in rebuild.tables(of)]
 
@@ -56,8 +57,23 @@ def busy_day(plane: Plane) -> None:
     longer = {"endsAt": made.json()["endsAt"] + 1}
     plane.acme.ok("POST", f"/v1/reservations/{made.json()['id']}/extend", longer, Idempotency_Key="longer")
     drafted(plane, made.json()["id"])
+    instances(plane)
     plane.activate(plane.acme, plane.acme.reserve(pool_id, "four", durationSeconds=1800).json()["id"])
     plane.settle()
+
+
+def instances(plane: Plane) -> None:
+    """One that its node has, one that is gone, one that was denied, and one on a reservation made before."""
+    pool_id, _ = plane.hosts(quota=1)
+    big = plane.flavor(gpus={"class": "gpu", "count": 2})
+    image_id = plane.image()
+    assert plane.acme.launch(pool_id, big, image_id).status_code == 409
+    held = plane.acme.reserve(pool_id, binding="instance", scalars={"vcpu": 2, "memoryMiB": 4096}, devices=NO_GPU)
+    plane.activate(plane.acme, held.json()["id"])
+    plane.instance(pool_id, imageId=image_id, reservationId=held.json()["id"])
+    plane.instance(pool_id, imageId=image_id)
+    gone = plane.instance(pool_id, imageId=image_id)
+    plane.acme.ok("POST", f"/v1/instances/{gone['id']}/delete", {})
 
 
 def out_of_service(plane: Plane) -> None:
