@@ -134,8 +134,8 @@ class Plane:
         kept = Kept(self.user_data, self.consoles)
         self.instances = InstancesWorker(self.store, kept, commands, self.mint("sess"))
         self.ownership = Ownership(self.gateway, reads, self.mint)
-        self.tidying = Tidying(self.store, self.blobs, reads, self.shown_all)
         self.instance_counts = InstanceCounts(reads)
+        self.tidying = Tidying(self.store, self.blobs, reads, self.shown_all)
         self.housekeeping = Housekeeping(
             Job("gateway leases", 0, self.ownership.beat, at_stop=self.ownership.release),
             Job("gateway sessions", LOOK_S, self.ownership.look),

@@ -23,7 +23,8 @@ def end(
 ) -> list[Change]:
     """The changes that stop a binding or active reservation; the reservation's own come first.
 
-    `wished` says that the tenant of its instance wants that deleted.
+    `wished` says that the tenant of its instance wants that deleted. One whose only node was lost, and has given back
+    all, is over at once: no node has anything to say of it any more.
     """
     state: reservation.State = loaded.state
     generations: dict[str, int] = {}
@@ -36,14 +37,16 @@ def end(
             removal = node.SpecChanged(generation=generation, removed=(allocation.id,))
             told.append(Change(allocation.node_id, on_node.version, (removal,)))
             generations[allocation.node_id] = generation
-    event: reservation.Events = (
+    events: list[reservation.Events] = [
         reservation.Failed(reason, now, True, generations)
         if failed
         else reservation.ReleaseStarted(reason, now, generations)
-    )
+    ]
+    if not failed and not state.allocations and all(a.torn_down for a in state.lost):
+        events.append(reservation.Released(reason, now))
     if state.instance_id is not None:
         told += _with_it(store.load(state.instance_id), state.instance_id, reason, now, generations, wished)
-    return [Change(reservation_id, loaded.version, (event,)), *told]
+    return [Change(reservation_id, loaded.version, tuple(events)), *told]
 
 
 def _with_it(

@@ -2,23 +2,29 @@
 
 from commands import ending, members
 from commands.gathering import Gathered
-from domain import reservation
+from domain import reservation, reservation_terms
 from domain.event import Change
 
 
 def requeue(reservation_id: str, gathered: Gathered, reason: str) -> None:
-    """A placed reservation waits again, with its priority, age, quota and window; its place is given up."""
+    """A placed reservation waits again, with its priority, age, quota and window; its place is given up.
+
+    It waits until its end; what has none no longer than it was to wait at first.
+    """
     loaded = gathered.load(reservation_id)
     state: reservation.State = loaded.state
     assert state.draft is not None
     assert state.ends_at is not None, "what is placed has a window"
+    give_up_at = state.ends_at
+    if reservation_terms.shown_end(give_up_at) is None:
+        give_up_at = state.since + state.draft.max_pending_seconds * 1000
     queued = reservation.Queued(
         pool_id=state.draft.pool_id,
         priority=state.priority,
         spot=state.draft.spot,
         since=state.since,
         reason=reason,
-        give_up_at=state.ends_at,
+        give_up_at=give_up_at,
     )
     gathered.add([Change(reservation_id, loaded.version, (queued,))])
 

@@ -21,12 +21,15 @@ def on(state: reservation.State, node_id: str) -> reservation.Allocation | None:
 
 
 def lose(reservation_id: str, gathered: Gathered, gone: reservation.Allocation, reason: str, now: int) -> None:
-    """A bound reservation loses one member. A gang goes on with the others; with its last one it fails.
+    """A bound reservation loses one member. A gang goes on with the others; with its last one it fails, but for one
+    that is placed again when its node is lost: what runs on it starts anew elsewhere.
 
     The node's NodeSpec has it no more, so that a node that returns tears it down; until then its atoms stay taken.
     """
     loaded = gathered.load(reservation_id)
-    if len(loaded.state.allocations) == 1:
+    state: reservation.State = loaded.state
+    again = state.draft is not None and state.draft.replaced_when_lost
+    if len(state.allocations) == 1 and not again:
         gathered.add(ending.end(gathered, reservation_id, loaded, reason, now, failed=True))
         return
     removal = _removal(gathered.load(gone.node_id), gone)

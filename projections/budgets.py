@@ -1,9 +1,8 @@
 """Budgets of tenants and projects: what live claims may take of them, and what ended ones ran (domain.md §5).
 
-A claim counts with its GPUs over its window as soon as that is known, before with all that it may take, at most for
-the whole time that it may run in. When it ends, its row goes and what it ran from its activation on is added to the
-days it ran in: periods are whole days, UTC. Claims without an end take so much of a budget without one that their sum
-is cut off.
+A claim counts with its GPUs over its window as soon as that is known, before with all that it may take. When it ends,
+its row goes and what it ran from its activation on is added to the days it ran in: periods are whole days, UTC. One
+without an end may take all that is left of the period, and of a budget without one so much that sums are cut off.
 """
 
 from collections.abc import Iterator
@@ -53,10 +52,10 @@ CROSS JOIN LATERAL (
 ) AS spent
 CROSS JOIN LATERAL (
     SELECT least(coalesce(sum(CASE
-        WHEN c.during && int8range(b.from_at, b.until_at) THEN least(
-            CASE WHEN NOT c.placed THEN c.gpu_ms END,
+        WHEN c.placed OR upper(c.during) >= 253402300799000 THEN
             c.gpus * (upper(c.during * int8range(b.from_at, b.until_at))
-                      - lower(c.during * int8range(b.from_at, b.until_at)))::numeric)
+                      - lower(c.during * int8range(b.from_at, b.until_at)))
+        WHEN c.during && int8range(b.from_at, b.until_at) THEN c.gpu_ms
     END), 0), 4611686018427387904)::bigint AS gpu_ms FROM budget_claims AS c WHERE c.scope = b.scope
 ) AS committed
 WHERE b.scope = ANY(%s)
@@ -115,11 +114,10 @@ def _left(stream: str) -> Statement:
         + ACCOUNTS.replace("ANY(%s)", "c.scope")
         + """) AS account ON true
     CROSS JOIN LATERAL (
-        SELECT CASE WHEN c.during && int8range(account.from_at, account.until_at) THEN least(
-            CASE WHEN NOT c.placed THEN c.gpu_ms END,
+        SELECT CASE WHEN c.placed OR upper(c.during) >= 253402300799000 THEN
             c.gpus * (upper(c.during * int8range(account.from_at, account.until_at))
-                      - lower(c.during * int8range(account.from_at, account.until_at))))
-        END AS gpu_ms
+                      - lower(c.during * int8range(account.from_at, account.until_at)))
+        WHEN c.during && int8range(account.from_at, account.until_at) THEN c.gpu_ms END AS gpu_ms
     ) AS mine
     WHERE c.reservation_id = %s AND c.enforced AND mine.gpu_ms > 0
       AND account.spent + account.committed > account.gpu_ms

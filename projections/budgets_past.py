@@ -70,10 +70,10 @@ SELECT (
       AND h.day < coalesce(%(until)s::bigint / 86400000, h.day + 1)
 ), (
     SELECT least(coalesce(sum(CASE
-        WHEN claimed.during && int8range(%(from)s, %(until)s) THEN least(
-            CASE WHEN NOT h.placed THEN h.gpu_ms END,
+        WHEN h.placed OR upper(claimed.during) >= 253402300799000 THEN
             h.gpus * (upper(claimed.during * int8range(%(from)s, %(until)s))
-                      - lower(claimed.during * int8range(%(from)s, %(until)s)))::numeric)
+                      - lower(claimed.during * int8range(%(from)s, %(until)s)))
+        WHEN claimed.during && int8range(%(from)s, %(until)s) THEN h.gpu_ms
     END), 0), 4611686018427387904)::bigint
     FROM budget_claims_history AS h
     CROSS JOIN LATERAL (SELECT CASE WHEN h.from_at <= h.until_at THEN int8range(h.from_at, h.until_at) END AS during)

@@ -90,9 +90,13 @@ def boot_sector(fills: bool = False) -> bytes:
     return made.ljust(510, b"\0") + b"\x55\xaa"
 
 
-def raw(path: Path, fills: bool = False) -> Path:
+def disk(fills: bool = False) -> bytes:
     """A raw image of 1 MiB."""
-    path.write_bytes(boot_sector(fills).ljust(1 << 20, b"\0"))
+    return boot_sector(fills).ljust(1 << 20, b"\0")
+
+
+def raw(path: Path, fills: bool = False) -> Path:
+    path.write_bytes(disk(fills))
     return path
 
 

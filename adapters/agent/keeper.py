@@ -111,7 +111,7 @@ class Keeper:
             held = self.held
             if held is None or held.status.state != "running":
                 raise Failed("NotRunning", f"it is {held.status.state if held else 'not here'}")
-            act = await self._alone(self._driver.reboot(self._id), held.allocation_id)
+            act = await self._alone(lambda: self._driver.reboot(self._id), held.allocation_id)
         self._told(self._wanted is None)
         if act.cancelled():
             raise Failed("Interrupted", "it shall be otherwise by now")
@@ -137,10 +137,11 @@ class Keeper:
             self._failures = 0
         wish = _wish(self._wanted)
         if due == "bring":
-            assert self._wanted is not None
-            act = await self._alone(self._driver.bring(self._wanted), self._wanted.instance.allocation_id)
+            wanted = self._wanted
+            assert wanted is not None
+            act = await self._alone(lambda: self._driver.bring(wanted), wanted.instance.allocation_id)
         else:
-            act = await self._alone(self._driver.take_away(self._id), None)
+            act = await self._alone(lambda: self._driver.take_away(self._id), None)
         if act.cancelled() or (wish != _wish(self._wanted) and due == "bring"):
             return
         problem = act.exception()
@@ -165,7 +166,7 @@ class Keeper:
             return clipped(InstanceStatus("failed", problem.reason, problem.detail or None))
         return clipped(InstanceStatus("failed", "Crashed", f"{type(problem).__name__}: {problem}"))
 
-    async def _alone(self, work: Awaitable[None], allocation_id: str | None) -> "asyncio.Task[None]":
+    async def _alone(self, work: Callable[[], Awaitable[None]], allocation_id: str | None) -> "asyncio.Task[None]":
         """Do it as a task that `want` can cancel, and answer the task when it has ended."""
         act = asyncio.create_task(_awaited(work))
         self._act, self._acts_on = act, allocation_id
@@ -186,8 +187,8 @@ class Keeper:
             return
 
 
-async def _awaited(work: Awaitable[None]) -> None:
-    await work
+async def _awaited(work: Callable[[], Awaitable[None]]) -> None:
+    await work()
 
 
 def _wish(wanted: Wanted | None) -> Any:

@@ -4,7 +4,6 @@ import base64
 import hashlib
 import signal
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,11 +11,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from test_agent_run import Node, Running, node, pool, running, until  # noqa: F401
 
-import machines
+import qemus
 import tiny_guest
 from fake_driver import Driver, gpu
 
-pytestmark = machines.needed
+pytestmark = qemus.needed
 
 
 class Host(Node):
@@ -32,8 +31,7 @@ def host(running: Running) -> Iterator[Host]:  # noqa: F811
     yield made
     if made.process is not None and made.process.poll() is None:
         made.stop(signal.SIGKILL)
-    for process in machines.left(made.state):
-        machines.kill(process)
+    qemus.kill(made.state)
 
 
 def tiny_image(running: Running) -> str:  # noqa: F811
@@ -83,31 +81,26 @@ def test_an_image_is_launched_seen_stopped_and_deleted_and_nothing_is_left(runni
     shown = until(lambda: state("running"))
     assert (shown["desiredState"], shown["addresses"]) == ("running", ["10.0.2.15"])
     until(lambda: printed(tiny_guest.UP) and printed(tiny_guest.SEED))
-    (machine,) = machines.left(host.state)
+    (machine,) = qemus.running(host.state)
 
     host.stop(signal.SIGKILL)
-    assert machines.left(host.state) == [machine], "machines outlive the agent"
+    assert qemus.running(host.state) == [machine], "machines outlive the agent"
     host.start()
     running.ok("POST", f"{path}/reboot", {}, "acme")
     until(lambda: printed(tiny_guest.SEED, 2) and state("running"))
-    assert machines.left(host.state) == [machine]
+    assert qemus.running(host.state) == [machine]
 
     running.ok("POST", f"{path}/stop", {}, "acme")
     until(lambda: state("stopped") and printed(tiny_guest.OFF, 2))
-    assert machines.left(host.state) == []
+    assert qemus.running(host.state) == []
     running.ok("POST", f"{path}/start", {}, "acme")
     until(lambda: state("running") and printed(tiny_guest.SEED, 3))
 
     running.ok("POST", f"{path}/delete", {}, "acme")
     ended = until(lambda: state("deleted"))
     assert ended["desiredState"] == "deleted"
-    assert machines.left(host.state) == []
+    assert qemus.running(host.state) == []
     assert list((host.state / "instances").iterdir()) == []
     assert host.files() == [], "its allocation is torn down too"
     reservation = running.ok("GET", f"reservations/{shown['reservationId']}", who="acme")
     assert reservation["state"] == "released"
-
-
-def test_an_agent_that_cannot_run_instances_says_what_would_help(running: Running, host: Host, tmp_path: Path) -> None:  # noqa: F811
-    said = machines.refused(host, "--network", "bridge=none0")
-    assert said.endswith("instances cannot run on this machine: this machine has no bridge none0")

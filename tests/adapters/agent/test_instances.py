@@ -81,6 +81,10 @@ class Watched(SimulatedDriver):
         await self.exit.wait()
         await super().take_away(instance_id)
 
+    async def reboot(self, instance_id):
+        self.acts.append(("reboot", instance_id))
+        await super().reboot(instance_id)
+
     async def _boot(self, one):
         await self.gate.wait()
         await super()._boot(one)
@@ -516,7 +520,7 @@ async def test_a_reboot_is_broken_off_by_what_the_instance_shall_be():
     await until(lambda: instances.statuses()["inst_a"].state == "running")
     driver.gate.clear()
     reboot = asyncio.create_task(instances.reboot("inst_a"))
-    await asyncio.sleep(0)
+    await until(lambda: driver.acts[-1] == ("reboot", "inst_a"))
     instances.follow(spec(2))
     with pytest.raises(Failed, match="Interrupted"):
         await reboot

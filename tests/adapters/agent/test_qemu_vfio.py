@@ -137,7 +137,7 @@ async def test_what_is_no_whole_free_gpu_is_not_lent(driver, kernel):
         await vfio.find(names(driver, 0), driver.root)
     one = {"gi": 7, "profile": "1g.11gb", "start": 0, "uuid": "MIG-00000000-0000-4000-8000-000000000001"}
     driver.change(1, mode="Enabled", pending="Enabled", instances=[one])
-    with pytest.raises(Failed, match="DeviceUnsupported.*slice"):
+    with pytest.raises(Failed, match=r"DeviceUnsupported.*slice"):
         await vfio.find((f"nvidia.com/gpu={one['uuid']}",), driver.root)
     (kernel.bus / "devices" / B / "iommu_group").unlink()
     with pytest.raises(Failed, match="NoIommu"):
