@@ -64,7 +64,7 @@ OPERATOR_VERBS: Mapping[str, tuple[str, ...]] = {
 
 USER_VERBS: Mapping[str, tuple[str, ...]] = {
     "reservations": ("create", "confirm", "renew", "extend", "release", "cancel"),
-    "instances": ("create", "start", "stop", "reboot", "resize", "delete"),
+    "instances": ("create", "start", "stop", "reboot", "resize", "delete", "console"),
 }
 """What a member of a tenant does with its own reservations and instances."""
 

@@ -104,6 +104,7 @@ REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "instances.list": ("/v1/instances", {}),
     "instances.get": ("/v1/instances/{instance}", {}),
+    "instances.console": ("/v1/instances/{instance}/console", {}),
     "instances.reboot": ("/v1/instances/{instance}/reboot", {}),
     "instances.stop": ("/v1/instances/{instance}/stop", {}),
     "instances.start": ("/v1/instances/{instance}/start", {}),

@@ -40,7 +40,7 @@ GROUPS: Final = {
     "budgets": "GPU-hours that tenants and projects may spend.",
     "flavors": "Named sizes of instances.",
     "images": "What instances start from: register, sign, retire.",
-    "instances": "Virtual machines, microVMs and containers: create, start, stop, reboot, delete.",
+    "instances": "Virtual machines, microVMs and containers: create, start, stop, reboot, console, delete.",
     "image-signers": "Whose signatures make images verified.",
     "join-tokens": "Credentials that new nodes join with.",
     "nodes": "Machines: join, assign, adopt, cordon, drain, maintain, retire.",

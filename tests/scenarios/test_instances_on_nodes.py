@@ -349,9 +349,14 @@ def test_a_console_is_kept_of_what_a_node_has_alone(plane: Plane) -> None:
     assert written(plane, other, made["id"], "not mine") == [None]
     assert written(plane, node_id, "inst_unknown", "nobody's") == [None]
     assert consoles(plane) == []
+    empty = plane.acme.ok("GET", f"/v1/instances/{made['id']}/console")
+    assert empty == {"instanceId": made["id"], "totalBytes": 0, "tail": "", "writtenAt": None}
     written(plane, node_id, made["id"], "one")
     written(plane, node_id, made["id"], "one\0two\n", 9)
     assert consoles(plane) == [(made["id"], "acme", 9, "onetwo\n")]
+    shows = plane.acme.ok("GET", f"/v1/instances/{made['id']}/console")
+    assert (shows["instanceId"], shows["totalBytes"], shows["tail"]) == (made["id"], 9, "onetwo\n")
+    assert plane.root.get(f"/v1/instances/{made['id']}/console").status_code == 404
     old = plane.store.load(node_id).state.session
     agents.open_session(plane.store, node_id)
     said = instance_consoles.Written(node_id, old, (instance_consoles.Tail(made["id"], 99, "late"),))
