@@ -25,9 +25,7 @@ def put(client: Client, image_id: str, content: bytes, **headers: str) -> Any:
 def files(plane: Plane) -> list[str]:
     """Every file of the blob store but for locks."""
     root = plane.access.parent / "blobs"
-    return sorted(
-        str(path.relative_to(root)) for path in root.rglob("*") if path.is_file() and "locks" not in str(path)
-    )
+    return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file() and "locks" not in str(path))
 
 
 def problem(answer: Any) -> tuple[int, str, str]:
@@ -118,7 +116,9 @@ def test_an_image_that_is_retired_while_its_bytes_come_keeps_none(plane: Plane) 
         plane.wired.store.append(retired(plane, image_id))
         yield DISK[-100:]
 
-    answer = plane.app.request("PUT", f"/v1/images/{image_id}/content", content=coming(), headers=plane.acme.headers)
+    answer = plane.app.request(
+        "PUT", f"/v1/images/{image_id}/content", content=coming(), headers=plane.acme.headers
+    )
     assert problem(answer)[:2] == (409, "CONFLICT")
     assert files(plane) == []
 
