@@ -21,8 +21,10 @@ pytestmark = qemus.needed
 class Host(Node):
     """A node whose agent runs instances with QEMU."""
 
+    network = "user"
+
     def command(self, *more: str) -> tuple[Any, ...]:
-        return super().command("--driver", "qemu", "--accelerator", "tcg", *more)
+        return super().command("--driver", "qemu", "--accelerator", "tcg", "--network", self.network, *more)
 
 
 @pytest.fixture
@@ -104,3 +106,7 @@ def test_an_image_is_launched_seen_stopped_and_deleted_and_nothing_is_left(runni
     assert host.files() == [], "its allocation is torn down too"
     reservation = running.ok("GET", f"reservations/{shown['reservationId']}", who="acme")
     assert reservation["state"] == "released"
+
+    assert host.stop(signal.SIGTERM) == 0
+    host.network = "bridge=none0"
+    assert host.refused() == "error: instances cannot run on this machine: this machine has no bridge none0"
