@@ -3,8 +3,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: install demo test lint types contracts check bench bench-store bench-growth bench-agents bench-place bench-iam torture \
-	histories docs lock clean
+.PHONY: install demo test lint types contracts check bench bench-store bench-growth bench-agents bench-place bench-iam \
+	bench-instances torture histories docs lock clean
 
 install: $(INSTALLED)
 
@@ -47,6 +47,9 @@ bench-place: install
 
 bench-iam: install
 	$(BIN)/python -m tests.bench.iam
+
+bench-instances: install
+	$(BIN)/python -m tests.bench.images
 
 bench-growth: install
 	$(BIN)/python -m tests.bench.growth

@@ -2,11 +2,10 @@
 
 from msgspec import Struct
 
-from commands import flavors
+from commands import flavors, image_content
 from commands.ports import Loaded
 from commands.unit import Unit
 from domain import catalog, errors, image, image_signers, instance
-from domain.event import Append, Change, Meta
 from domain.instance import Flavor, Image
 
 
@@ -25,15 +24,11 @@ def flavor_of(unit: Unit, id: str) -> instance.Flavor:
     return Flavor(id, state.name, state.size)
 
 
-def image_of(unit: Unit, id: str) -> instance.Image:
-    """The image of this id, for an instance that begins now."""
-    named = named_image(unit, id)
-    must_start(unit, named)
-    return named.image
-
-
 def named_image(unit: Unit, id: str) -> Named:
-    """The image of this id, whether or not it may be started; `verdict` is null where nobody vouches for it now."""
+    """The image of this id, whether or not it may be started; `verdict` is null where nobody vouches for it now.
+
+    So a policy that lets only verified images start has its say on the draft, before `must_start` refuses by itself.
+    """
     unit.resolve(catalog.IMAGE, id, "imageId")
     loaded = unit.existing(id, "imageId")
     state: image.State = loaded.state
@@ -52,7 +47,7 @@ def named_image(unit: Unit, id: str) -> Named:
 
 
 def must_start(unit: Unit, named: Named) -> None:
-    """Refuse what no instance starts from now, naming what would help."""
+    """Refuse what no instance starts from now, naming what would help. That bytes are gone is recorded."""
     state: image.State = named.loaded.state
     if state.purpose != "os":
         raise _refused("imageId", f"the image is a {state.purpose}; instances start from those of purpose os")
@@ -64,14 +59,8 @@ def must_start(unit: Unit, named: Named) -> None:
     if state.stored_at is None:
         raise _refused("imageId", "the image has no bytes yet; upload them")
     if not unit.ports.images.blobs.has(state.sha256):
-        _missed(unit, named)
+        image_content.missed(unit.ports.store, named.image.id, unit.ports.images.blobs.has)
         raise _refused("imageId", "the image's bytes are gone from where they were kept; upload them again")
-
-
-def _missed(unit: Unit, named: Named) -> None:
-    """Recorded although the command is refused: whoever looks at the image sees why."""
-    change = Change(named.image.id, named.loaded.version, (image.Missed(unit.now),))
-    unit.ports.store.append(Append((change,), Meta("controller:images", correlation=unit.call.request_id)))
 
 
 def _refused(field: str, message: str) -> errors.Conflict:

@@ -211,13 +211,13 @@ class Blobs(Protocol):
 
 
 class UserData(Protocol):
-    """User data of instances: encrypted, outside the log, 64 KiB at most each."""
+    """User data of instances: encrypted, outside the log, 64 KiB at most each, known by id and digest."""
 
     def put(self, instance_id: str, content: bytes) -> None:
-        """Keep it; what was kept under the id before is replaced."""
+        """Keep it, beside what a rival request for the instance may have brought: the log has the digest."""
 
     def drop(self, instance_id: str) -> None:
-        """Delete it; what is not there is as good."""
+        """Delete all of it; what is not there is as good."""
 
 
 class Images(Struct, frozen=True):

@@ -80,7 +80,7 @@ SPANS: Final[LiteralString] = """(
 
 
 class Lot(Struct, frozen=True):
-    """Devices of one class that each member has, and the GPUs that they stand for."""
+    """Devices of one class, or so much of a scalar, that each member has, and the GPUs that they stand for."""
 
     resource: str
     amount: int
@@ -183,15 +183,16 @@ def _moved(of: Running, recorded: Recorded, spans: _Spans) -> Running:
 
 
 def lots(draft: reservation.Drafted) -> tuple[Lot, ...]:
-    """Per class what each member has. A `node` stands for the GPUs that the draft's gpuCount gives it."""
+    """Per class and scalar what each member has. A `node` stands for the GPUs that the draft's gpuCount gives it."""
     asked = draft.claim
     counts: dict[str, int] = {}
     for line in asked.devices:
         counts[line.class_] = counts.get(line.class_, 0) + line.count
     gpus = {class_: count for class_, count in counts.items() if class_ in claim.GPU_CLASSES}
     gpus["node"] = draft.gpu_count // asked.nodes - sum(gpus.values())
-    return tuple(Lot(class_, count, gpus.get(class_, 0)) for class_, count in sorted(counts.items()) if count)
+    amounts: dict[str, int] = counts | dict(asked.scalars.items())
+    return tuple(Lot(of, amount, gpus.get(of, 0)) for of, amount in sorted(amounts.items()) if amount)
 
 
-_SHAPE = msgspec.json.encode(msgspec.json.schema(Running), order="sorted").decode()
+_SHAPE = msgspec.json.encode(msgspec.json.schema(Running), order="sorted").decode() + ", with scalars"
 PROJECTION = Async("usage", TABLES, apply, _SHAPE)

@@ -40,8 +40,9 @@ class List(KnownListing, frozen=True, kw_only=True):
 class Row(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """Use of one resource; what it is not grouped by is absent, and so is `projectId` of what has none.
 
-    `deviceHours` are devices times hours. `gpuHours` are the GPUs behind them: a slice or slot is one, a `node` all
-    its GPUs, as in the attribute gpuCount. `from` and `until` are the first beginning and the last end, in epoch ms.
+    `deviceHours` are devices, vCPUs or MiB times hours. `gpuHours` are the GPUs behind them: a slice or slot is one, a
+    `node` all its GPUs, as in the attribute gpuCount. `from` and `until` are the first beginning and the last end, in
+    epoch ms.
     """
 
     resource: str

@@ -76,7 +76,9 @@ def _of_draft(draft: reservation.Drafted) -> dict[str, Any]:
 
 
 def _hours(draft: reservation.Drafted, events: Sequence[Event]) -> dict[str, float]:
-    """As asked for, or the total since it was last extended or shortened."""
+    """As asked for, or the total since it was last extended or shortened; what came with an instance has no end."""
     moved = [event.claimed for event in events if isinstance(event, reservation.Extended)]
+    if not moved and draft.instance_id is not None:
+        return {}
     seconds = (moved[-1].until - moved[-1].from_) / 1000 if moved else draft.duration_seconds
     return {"durationHours": seconds / 3600}

@@ -18,8 +18,7 @@ from adapters import main
 from adapters.http.limits import Limits
 from adapters.iam import demo, resolver_key
 from commands import agents
-from domain import image, node_spec
-from domain.event import Append, Change, Meta
+from domain import node_spec
 
 DEADLINE_S = 20.0
 RESOLVER = "the-key-of-the-better-iam-host-0001"
@@ -79,6 +78,10 @@ def partitioned(gpus: int = 1, index: int = 0) -> dict[str, Any]:
     return found
 
 
+BYTES = b"image".ljust(512)
+"""What an image has if nothing else is said."""
+
+
 class Client:
     """Speaks to the real application as one identity."""
 
@@ -87,6 +90,9 @@ class Client:
         self.headers = {"authorization": f"Bearer {token}"}
 
     def call(self, verb: str, path: str, body: Any = None, **headers: str) -> Any:
+        """A body of bytes goes as it is, any other as JSON."""
+        if isinstance(body, bytes):
+            return self.raw(verb, path, body, **{"content_type": "application/octet-stream"} | headers)
         extra = {name.replace("_", "-"): value for name, value in headers.items()}
         return self._app.request(verb, path, json=body, headers=self.headers | extra)
 
@@ -234,12 +240,12 @@ class Plane:
         """An image with bytes that a signer vouches for: the platform's public one, or of `by` a private one."""
         content = content or f"image {next(_numbers)}".encode().ljust(512)
         image_id = self.registered(by, content, **fields)
-        self.stored(image_id, content)
+        self.upload(image_id, content, by)
         if signed:
             self.sign(image_id, by)
         return image_id
 
-    def registered(self, by: Client | None = None, content: bytes = b"image", **fields: Any) -> str:
+    def registered(self, by: Client | None = None, content: bytes = BYTES, **fields: Any) -> str:
         """An image without bytes and signatures."""
         body = {
             "name": "tiny",
@@ -251,22 +257,23 @@ class Plane:
         } | fields
         return str((by or self.root).ok("POST", "/v1/images", body)["id"])
 
-    def stored(self, image_id: str, content: bytes) -> None:
-        """The bytes of an image come, as its upload brings them."""
-        loaded = self.store.load(image_id)
-        path = self.wired.blobs.path(loaded.state.sha256)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-        stored = image.Stored(len(content), self.store.now())
-        self.store.append(Append((Change(image_id, loaded.version, (stored,)),), Meta("controller:test")))
+    def upload(self, image_id: str, content: bytes, by: Client | None = None) -> Any:
+        """The bytes of an image come."""
+        path = f"/v1/images/{image_id}/content"
+        answer = (by or self.root).raw("PUT", path, content, content_type="application/octet-stream")
+        assert answer.status_code == 200, answer.text
+        return answer.json()
 
     def sign(self, image_id: str, by: Client | None = None) -> Any:
         """The plane's signer vouches for an image, allowed by its owner."""
         by = by or self.root
         self.allow(by)
+        return by.ok("POST", f"/v1/images/{image_id}/signatures", {"signature": self.signature(image_id, by)})
+
+    def signature(self, image_id: str, by: Client) -> str:
+        """What the plane's signer says of an image, in base64."""
         statement = by.ok("GET", f"/v1/images/{image_id}")["statement"].encode()
-        signature = base64.b64encode(self.signer.sign(statement)).decode()
-        return by.ok("POST", f"/v1/images/{image_id}/signatures", {"signature": signature})
+        return base64.b64encode(self.signer.sign(statement)).decode()
 
     @property
     def public_key(self) -> str:

@@ -73,7 +73,7 @@ class Ranged:
         return range(self._size) if self._wanted is None else self._wanted
 
     async def _pour(self, send: Send, left: "asyncio.Future[None]") -> None:
-        """A file that turns out shorter cuts the answer off, as a client that stalls does: nobody takes it for whole."""
+        """Where the file turns out shorter, or the client stalls, the answer is cut off: nobody takes it for whole."""
         span = self._span()
         for at in range(span.start, span.stop, PIECE):
             piece = await self._blocking(partial(os.pread, self._handle, min(PIECE, span.stop - at), at))

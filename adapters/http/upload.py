@@ -7,6 +7,7 @@ client to begin (`Expect: 100-continue`) when the first byte is wanted: a refusa
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any, Final, Protocol
 
 from litestar.types import Receive
@@ -19,6 +20,7 @@ from .slots import Slots
 from .threads import Workers
 
 PIECE: Final = 1 << 20
+CRUMBS: Final = 256
 STALL_SECONDS: Final = 60.0
 """In which a piece must come: slower than 17 KiB/s is no upload."""
 
@@ -81,7 +83,7 @@ async def _pour(sink: Sink, workers: Workers, receive: Receive) -> None:
         async for piece in _pieces(receive):
             if writing is not None:
                 await writing
-            writing = asyncio.ensure_future(workers.run(lambda piece=piece: sink.write(piece)))  # type: ignore[misc]
+            writing = asyncio.ensure_future(workers.run(partial(_write, sink, piece)))
         if writing is not None:
             await writing
     finally:
@@ -90,20 +92,27 @@ async def _pour(sink: Sink, workers: Workers, receive: Receive) -> None:
                 await writing
 
 
-async def _pieces(receive: Receive) -> AsyncIterator[bytes]:
-    """All that comes, in pieces of PIECE bytes or a little more; the last may be short."""
+def _write(sink: Sink, piece: list[bytes]) -> None:
+    for crumb in piece:
+        sink.write(crumb)
+
+
+async def _pieces(receive: Receive) -> AsyncIterator[list[bytes]]:
+    """All that comes, in pieces of PIECE bytes or a little more; the last may be short, as are those of many crumbs."""
     more = True
     while more:
-        held = bytearray()
+        held: list[bytes] = []
+        size = 0
         try:
             async with asyncio.timeout(STALL_SECONDS):
-                while more and len(held) < PIECE:
+                while more and size < PIECE and len(held) < CRUMBS:
                     message = await receive()
                     if message["type"] != "http.request":
                         raise errors.Malformed("the connection closed before the body ended")
-                    held += message.get("body", b"")
+                    held.append(message.get("body", b""))
+                    size += len(held[-1])
                     more = message.get("more_body", False)
         except TimeoutError:
             raise errors.Malformed(f"less than {PIECE} bytes came in {STALL_SECONDS:g} s") from None
-        if held:
-            yield bytes(held)
+        if size:
+            yield held

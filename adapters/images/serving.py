@@ -108,13 +108,13 @@ class Serving:
             raise errors.AccessDenied("the token is not for this instance")
         draft = state.draft
         assert draft is not None
-        user_data = b"" if draft.user_data is None else self._sealed(instance_id)
+        user_data = b"" if draft.user_data is None else self._sealed(instance_id, draft.user_data.sha256)
         return Seed(draft.name, instance_id, draft.ssh_keys, base64.b64encode(user_data).decode())
 
-    def _sealed(self, instance_id: str) -> bytes:
+    def _sealed(self, instance_id: str, digest: str) -> bytes:
         """An instance that was given user data never begins without them."""
         try:
-            kept = self._user_data.get(instance_id)
+            kept = self._user_data.get(instance_id, digest)
         except InvalidTag:
             raise errors.NotFound("user data of", instance_id, when=" that this plane's key opens") from None
         if kept is None:

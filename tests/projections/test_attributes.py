@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 import attributes
 from adapters.postgres.mapper import Stored
-from domain import extension, instance, node, pool, project, registry, reservation, site
+from domain import extension, image, instance, node, pool, project, registry, reservation, site
 from domain.event import Event, Meta, Recorded
 from domain.provision import Provision
 from given import Plane
@@ -42,6 +42,7 @@ FIRST = {
     "pool": pool.Created,
     "node": node.Joined,
     "rsv": reservation.Drafted,
+    "img": image.Registered,
     "inst": instance.Drafted,
 }
 

@@ -29,7 +29,7 @@ agent = "robot"
 scope = ["errand"]
 token_sha256 = ["{tokens.digest(TOKEN)}"]
 """
-SECRETS = re.compile(r"sha256|secret\b|bcjoin|\"replay\":\{[^}]*\"(key|body)\"", re.IGNORECASE)
+SECRETS = re.compile(r"\wsha256|secret\b|bcjoin|\"replay\":\{[^}]*\"(key|body)\"", re.IGNORECASE)
 
 
 def events(client: Client, plane: Plane, **asked: Any) -> list[dict[str, Any]]:

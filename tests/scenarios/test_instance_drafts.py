@@ -98,7 +98,7 @@ def test_a_decider_that_is_away_leaves_the_draft_and_it_is_decided_when_asked_ag
     outside.away = set()
     made = plane.acme.launch(pool_id, flavor_id, image_id, "job", userData="YQ==")
     assert (made.json()["id"], made.json()["state"]) == (instance_id, "pending")
-    assert plane.wired.user_data.get(instance_id) == b"a"
+    assert plane.wired.user_data.get(instance_id, made.json()["userDataSha256"]) == b"a"
     again = plane.acme.launch(pool_id, flavor_id, image_id, "job", userData="YQ==")
     assert (again.json(), again.headers["idempotency-replayed"]) == (made.json(), "true")
     assert len(outside.of(CREATE)) == 1

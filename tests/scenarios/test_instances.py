@@ -323,7 +323,12 @@ def test_user_data_stays_outside_the_log_and_keys_lose_their_comments(plane: Pla
     )
     assert made["userDataSha256"] == hashlib.sha256(content).hexdigest()
     assert made["sshKeys"] == [ED25519]
-    assert plane.wired.user_data.get(made["id"]) == content
+    assert plane.wired.user_data.get(made["id"], made["userDataSha256"]) == content
+    plane.wired.user_data.put(made["id"], b"of a rival under the same key")
+    assert plane.wired.user_data.get(made["id"], made["userDataSha256"]) == content
+    plane.wired.user_data.drop(made["id"])
+    assert plane.wired.user_data.get(made["id"], made["userDataSha256"]) is None
+    plane.wired.user_data.put(made["id"], content)
     stored = plane.rows("SELECT state FROM stored_events")
     assert not any(b"hunter2" in bytes(state) or b"alice@laptop" in bytes(state) for (state,) in stored)
     (sealed,) = plane.rows("SELECT sealed FROM instance_user_data")

@@ -303,6 +303,52 @@ def test_a_lost_node_fails_what_runs_there(plane: Plane, report: Report) -> None
     assert plane.rows("SELECT 1 FROM device_bookings WHERE NOT freed") == []
 
 
+def test_one_that_is_to_be_replaced_runs_on_another_node_when_its_own_is_lost(plane: Plane, report: Report) -> None:
+    pool_id, nodes = plane.hosts(nodes=2)
+    made = plane.instance(pool_id, onNodeLoss="replace", userData="aGk=")
+    first = until(plane, made["id"], "provisioning")["nodeId"]
+    (other,) = {*nodes} - {first}
+    report(plane.store, first, {made["id"]: InstanceStatus("running", addresses=("10.0.0.7",))})
+    watched = Watched(plane)
+    watched.silence(first)
+    watched.wait(302)
+    now = until(plane, made["id"], "provisioning")
+    assert (now["nodeId"], now["addresses"], now["reservationId"]) == (other, [], made["reservationId"])
+    assert {"Displaced", "Placed"} <= set(kinds(plane, made["id"]))
+    (spec,) = plane.store.load(other).state.instances
+    assert (spec.id, spec.allocation_id) == (made["id"], now["allocationId"])
+    report(plane.store, other, None)
+    assert shown(plane, made["id"])["state"] == "running"
+    assert (under(plane, made).status, under(plane, made).degraded) == ("active", None)
+
+    agents.open_session(plane.store, first)
+    assert plane.store.load(first).state.instances == ()
+    report(plane.store, first, {made["id"]: InstanceStatus("running", addresses=("10.0.0.7",))})
+    assert shown(plane, made["id"])["addresses"] == [], "what its former node says does not count"
+    report(plane.store, first, {})
+    assert len(plane.rows("SELECT 1 FROM device_bookings WHERE NOT freed")) == 1
+    assert len(plane.rows("SELECT 1 FROM instance_user_data")) == 1
+
+
+def test_one_that_waits_for_another_node_is_deleted_when_the_lost_one_is_proved_off(
+    plane: Plane, report: Report
+) -> None:
+    pool_id, (node_id,) = plane.hosts()
+    made = plane.instance(pool_id, onNodeLoss="replace")
+    until(plane, made["id"], "provisioning")
+    report(plane.store, node_id, None)
+    watched = Watched(plane)
+    watched.silence(node_id)
+    watched.wait(302)
+    now = until(plane, made["id"], "pending")
+    assert (now["stateReason"], now["nodeId"]) == ("NodeLost", None)
+    plane.acme.ok("POST", f"/v1/instances/{made['id']}/delete", {})
+    assert shown(plane, made["id"])["state"] == "deleting"
+    plane.root.ok("POST", f"/v1/nodes/{node_id}/fence", {"reason": "unplugged"})
+    assert until(plane, made["id"], "deleted")["stateReason"] == "InstanceDeleted"
+    assert plane.rows("SELECT 1 FROM device_bookings WHERE NOT freed") == []
+
+
 def test_many_nodes_are_heard_in_a_handful_of_queries(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:
     """One query per instance would be a thousand of them at a thousand nodes."""
     counts = {}

@@ -76,7 +76,7 @@ class Row(NamedTuple):
     def names(self) -> set[str]:
         """The things that the request names."""
         path, body = REQUESTS[self.operation]
-        return set(re.findall(r"\{(\w+)\}", path + json.dumps(body))) - NO_THING
+        return set(re.findall(r"\{(\w+)\}", path + json.dumps(body, default=repr))) - NO_THING
 
     @property
     def lists(self) -> bool:

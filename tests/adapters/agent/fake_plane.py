@@ -85,7 +85,7 @@ class FakeStore:
         return set()
 
     def add(self, event: Any, node_id: str = NODE) -> None:
-        self.streams[node_id].append(event)
+        self.streams.setdefault(node_id, []).append(event)
 
     def state(self, node_id: str = NODE) -> node.State:
         state: node.State = registry.fold(node_id, self.streams[node_id])
@@ -200,6 +200,8 @@ class Peer:
 
     def __init__(self, socket: ClientConnection) -> None:
         self.socket = socket
+        self.spec = protocol.Spec(0, ())
+        """The first that came in this session."""
 
     async def hear(self) -> protocol.FromPlane:
         async with asyncio.timeout(10):
@@ -236,7 +238,9 @@ async def opened(plane: Plane, **how: Any) -> AsyncIterator[Peer]:
         assert isinstance(challenge, protocol.Challenge)
         await peer.say(hello(challenge, **how))
         assert isinstance(await peer.hear(), protocol.Welcome)
-        assert isinstance(await peer.hear(), protocol.Spec)
+        spec = await peer.hear()
+        assert isinstance(spec, protocol.Spec)
+        peer.spec = spec
         yield peer
 
 

@@ -10,12 +10,14 @@ from hashlib import sha256
 
 import pytest
 from fake_plane import NODE, scenario
+from msgspec import structs
 
 import scripted
 from adapters.agent import joining, protocol
 from adapters.agent.run import Agent, Settings
 from adapters.agent.session import VERSION
-from domain.node_spec import Allocation, Sharing, Slice
+from adapters.agent.simulated_driver import SimulatedDriver
+from domain.node_spec import Allocation, Image, Instance, Sharing, Slice
 from fake_driver import Driver, gpu
 from scripted import until
 
@@ -178,6 +180,52 @@ async def test_without_an_upgrade_command_there_is_no_upgrade(driver, tmp_path):
     async with working(driver, tmp_path) as plane:
         assert (await done(plane, 1, "agent-upgrade", version="0.2.0")).reason == "NotConfigured"
         assert (await done(plane, 2, "agent-upgrade", version=VERSION)).outcome == "succeeded"
+
+
+INSTANCE = Instance(
+    id="inst_" + "0" * 52,
+    name="web",
+    allocation_id="alloc_1",
+    kind="vm",
+    desired="running",
+    vcpu=1,
+    memory_mib=512,
+    disk_gib=1,
+    image=Image("0" * 64, 1, "raw"),
+)
+
+
+@scenario
+async def test_an_agent_with_a_driver_runs_instances_and_reboots_one_when_told(driver, tmp_path):
+    made = []
+
+    async def make(means):
+        assert means.directory.stat().st_mode & 0o077 == 0
+        pretending = SimulatedDriver(0)
+        pretending.changed = means.changed
+        made.append(pretending)
+        return pretending
+
+    async with working(driver, tmp_path, make_driver=make) as plane:
+        assert (await done(plane, 1, "instance-reboot", instanceId=INSTANCE.id)).reason == "NoSuchInstance"
+        await plane.say(protocol.Spec(5, (Allocation("alloc_1", "rsv_1", ()),), instances=(INSTANCE,)))
+        await until(lambda: said(plane) == "running")
+        assert (await done(plane, 2, "instance-reboot", instanceId=INSTANCE.id)).outcome == "succeeded"
+        assert made[0].console(INSTANCE.id).tail.count("simulated") == 2
+        await plane.say(protocol.Spec(6, (Allocation("alloc_1", "rsv_1", ()),), instances=(stopped(INSTANCE),)))
+        await until(lambda: said(plane) == "stopped")
+        result = await done(plane, 3, "instance-reboot", instanceId=INSTANCE.id)
+        assert (result.reason, result.result) == ("NotRunning", {"detail": "it is stopped"})
+
+
+def said(plane):
+    """The state of the one instance, in the newest report."""
+    told = plane.of(protocol.Status)[-1].instances
+    return told[INSTANCE.id].state if told else None
+
+
+def stopped(instance):
+    return structs.replace(instance, desired="stopped")
 
 
 BYTES = b"an image" * 100_000

@@ -24,7 +24,7 @@ from adapters.cli.agent import agent
 from domain import device, fingerprint, inventory, mig
 from domain.inventory import NodeInventory
 from domain.node_command import TYPES
-from domain.node_spec import Sharing, Slice
+from domain.node_spec import Image, Instance, Sharing, Slice
 
 MODELS = ("H100", "A100", "L4")
 
@@ -222,8 +222,18 @@ class ByHand:
             name="sim", join_token="t", inventory=lambda: simulate.inventory_for(model, index=1), **more
         )
         self.fleet = simulate.Fleet(
-            made.address, [member], tmp_path / "fleet.json", prepare_seconds=0, backoff=Backoff(0.01, 0.02)
+            made.address,
+            [member],
+            tmp_path / "fleet.json",
+            prepare_seconds=0,
+            boot_seconds=0,
+            backoff=Backoff(0.01, 0.02),
         )
+
+    def state(self):
+        """What it said last of the one instance that it has."""
+        told = self.made.of(protocol.Status)
+        return told[-1].instances[INSTANCE.id].state if told and told[-1].instances else None
 
     async def done(self, seq, name, **params):
         await self.made.command(seq, name, **params)
@@ -289,6 +299,47 @@ async def test_a_simulated_node_does_whatever_else_it_is_told(tmp_path):
         }
         for seq, (name, params) in enumerate(given.items(), 2):
             assert (await node.done(seq, name, **params)).outcome == "succeeded"
+
+
+INSTANCE = Instance(
+    id="inst_" + "0" * 52,
+    name="web",
+    allocation_id="a",
+    kind="microvm",
+    desired="running",
+    vcpu=1,
+    memory_mib=512,
+    disk_gib=1,
+    image=Image("0" * 64, 1, "raw"),
+)
+
+
+@scenario
+async def test_a_simulated_node_has_instances_which_its_reboot_ends_and_its_spec_brings_back(tmp_path):
+    async with by_hand(tmp_path) as node:
+        node.made.spec = protocol.Spec(1, (allocation("a"),), instances=(INSTANCE,))
+        await node.made.say(node.made.spec)
+        await until(lambda: node.state() == "running")
+        assert (await node.done(1, "instance-reboot", instanceId=INSTANCE.id)).outcome == "succeeded"
+        console = node.fleet.machine("sim").driver.console(INSTANCE.id)
+        assert console.tail == 2 * "web: microvm with 1 vCPU and 512 MiB (simulated)\n"
+        node.made.heard.clear()
+        await node.made.command(2, "reboot")
+        await until(lambda: node.made.epoch == 2)
+        await until(lambda: node.state() == "running")
+        assert node.fleet.machine("sim").driver.console(INSTANCE.id).tail.count("\n") == 3
+
+
+@scenario
+async def test_a_simulated_node_fails_with_instances_as_it_is_told(tmp_path):
+    async with by_hand(tmp_path) as node:
+        node.fleet.machine("sim").driver.fail("NoSpace", "the disk is full", instance_id=INSTANCE.id)
+        await node.made.say(protocol.Spec(1, (allocation("a"),), instances=(INSTANCE,)))
+        await until(lambda: node.state() == "failed")
+        assert node.made.of(protocol.Status)[-1].instances[INSTANCE.id].detail == "the disk is full"
+        await node.made.say(protocol.Spec(2, ()))
+        await until(lambda: node.made.of(protocol.Status)[-1].observed_generation == 2)
+        assert node.state() is None
 
 
 def test_every_command_has_an_executor_real_and_simulated():

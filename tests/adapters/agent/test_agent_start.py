@@ -7,6 +7,7 @@ import pytest
 from fake_plane import NODE
 
 from adapters.agent import joining
+from adapters.agent.driver import Failed
 from adapters.agent.run import Agent, AgentError, Settings
 from fake_driver import Driver
 
@@ -31,6 +32,16 @@ def test_a_root_that_is_no_hosts_is_named(tmp_path):
 def test_a_file_in_place_of_a_directory_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     assert "file" in started(tmp_path, cdi=tmp_path / "file")
+
+
+def test_a_machine_that_cannot_run_instances_says_what_would_help(tmp_path):
+    async def make(means):
+        raise Failed("NoQemu", "install qemu-system-x86")
+
+    keys = joining.Keyring(joining.state_directory(tmp_path / "s") / "identity.json")
+    keys.key("agent")
+    keys.put(("agent", NODE))
+    assert started(tmp_path, make_driver=make) == "instances cannot run on this machine: install qemu-system-x86"
 
 
 def test_a_damaged_identity_makes_no_second_node(tmp_path):

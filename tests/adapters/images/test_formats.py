@@ -139,8 +139,8 @@ def test_what_leans_on_another_file_is_refused_as_qemu_makes_it(tmp_path: Path) 
         check(made_by_qemu(tmp_path / "overlay", base=base), "qcow2")
     with pytest.raises(errors.Invalid, match="external file"):
         check(made_by_qemu(tmp_path / "split", "-o", f"data_file={tmp_path}/data"), "qcow2")
+    secret = ["--object", "secret,id=s,data=x", "-o", "encrypt.format=luks,encrypt.key-secret=s"]
     with pytest.raises(errors.Invalid, match="encrypted"):
-        secret = ["--object", "secret,id=s,data=x", "-o", "encrypt.format=luks,encrypt.key-secret=s"]
         check(made_by_qemu(tmp_path / "sealed", *secret), "qcow2")
 
 
