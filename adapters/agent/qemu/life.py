@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import shutil
 from pathlib import Path
 from typing import Any, Final
 
@@ -70,12 +69,19 @@ class Life:
             self._show("failed", Failed("RecordDamaged", f"{self.directory / record.NAME} cannot be read"))
         elif process is not None:
             self._show("stopping" if known.stopping else "running")
-            try:
-                await self._connected()
-            except Failed as why:
-                self._show("failed", why)
+            await self._look()
         elif known.started or known.instance.desired == "stopped":
             self._show("stopped")
+
+    async def _look(self) -> None:
+        """A machine that waits shall be brought on; a reboot that was cut short leaves one so."""
+        try:
+            if await power.waits(await self._connected()):
+                self._show("stopped")
+        except Failed as why:
+            self._show("failed", why)
+        except QmpError as why:
+            self._show("failed", Failed("NotAnswering", str(why)))
 
     async def bring(self, wanted: Wanted) -> None:
         try:
@@ -104,8 +110,12 @@ class Life:
         self._off.clear()
         try:
             await power.reboot(line, self._off, self._host.settings.stop_seconds)
-        except QmpError as why:
-            raise Failed("NotRebooted", str(why)) from None
+        except BaseException as why:
+            if self._off.is_set():
+                self._show("stopped")
+            if isinstance(why, QmpError):
+                raise Failed("NotRebooted", str(why)) from None
+            raise
         finally:
             self._cause = None
 
@@ -127,7 +137,7 @@ class Life:
         if self._record is not None:
             await vfio.give_back(self._record.lent, self._host.means.root)
         await network.unplug(self.id, self._host.means.root, self._host.run)
-        await asyncio.to_thread(_remove, self.directory)
+        await asyncio.to_thread(record.remove, self.directory)
         self._record = None
 
     async def close(self) -> None:
@@ -285,14 +295,3 @@ class Life:
     async def _tell(self) -> None:
         """Beside the act that it tells of: to wait for who is told could be to wait for the act itself."""
         await self._host.means.changed()
-
-
-def _remove(directory: Path) -> None:
-    if not directory.exists():
-        return
-    for path in directory.iterdir():
-        if path.name != record.NAME:
-            path.unlink()
-    (directory / record.NAME).unlink(missing_ok=True)
-    shutil.rmtree(directory)
-    durable.sync_directory(directory.parent)

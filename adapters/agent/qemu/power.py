@@ -35,9 +35,13 @@ async def goes_on(line: Qmp) -> str:
     return await _status(line)
 
 
+async def waits(line: Qmp) -> bool:
+    return await _status(line) not in ("running", "suspended")
+
+
 async def off(line: Qmp, ended: Callable[[float], Awaitable[bool]], seconds: float) -> None:
     """Ask its guest to shut down, for so long; then end it without."""
-    if await _status(line) in ("running", "suspended"):
+    if not await waits(line):
         while seconds > 0:
             await line.ask("system_powerdown")
             if await ended(min(seconds, PRESS_SECONDS)):
