@@ -26,6 +26,7 @@ class Terms(NamedTuple):
 
     cleaning_s: int = 0
     budget_check: Literal["off", "confirm", "enforce"] = "off"
+    class_: Literal["metal-host", "vps-host"] = "metal-host"
 
 
 class Fleet:
@@ -40,7 +41,7 @@ class Fleet:
             cleaning_seconds=terms.cleaning_s, disruption_budget=0.5, admission=pools.Admission(terms.budget_check)
         )
         made = pools.Created(
-            "h100", self._site_id, ROOT, "eu-north", "metal-host", "H100", 80, "exclusive", "bcd", policy, now
+            "h100", self._site_id, ROOT, "eu-north", terms.class_, "H100", 80, "exclusive", "bcd", policy, now
         )
         places = [
             Change(self._site_id, 0, (site.Created("north", "shared", ROOT, "eu-north", now),)),

@@ -77,7 +77,8 @@ def test_other_pools_hold_devices_and_run_no_instance(plane: Plane) -> None:
 def test_scalars_alone_are_booked_used_and_proved_free_as_devices_are(plane: Plane) -> None:
     pool_id, (node_id,) = plane.hosts()
     made = claim(plane, pool_id).json()
-    assert (made["state"], made["instanceId"], made["durationSeconds"]) == ("placed", None, 3600)
+    assert made["state"] in ("placed", "binding")
+    assert (made["instanceId"], made["durationSeconds"]) == (None, 3600)
     now = plane.activate(plane.acme, made["id"])
     (allocation,) = now["allocations"]
     assert (allocation["atoms"], allocation["scalars"]) == ([], {"vcpu": 2, "memoryMiB": 4096})
