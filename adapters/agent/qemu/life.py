@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-from pathlib import Path
 from typing import Any, Final
 
 from msgspec import Struct
