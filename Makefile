@@ -50,6 +50,7 @@ bench-iam: install
 
 bench-instances: install
 	$(BIN)/python -m tests.bench.images
+	$(BIN)/python -m tests.bench.instances
 
 bench-growth: install
 	$(BIN)/python -m tests.bench.growth

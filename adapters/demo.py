@@ -1,4 +1,4 @@
-"""The fleet of `serve --demo`: two sites, three pools, forty simulated nodes, offers to two tenants."""
+"""The fleet of `serve --demo`: two sites, four pools, forty-four simulated nodes, offers to two tenants."""
 
 import asyncio
 import logging
@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import httpx
 
+from adapters import demo_images
 from adapters.agent.joining import JoinRefused, Keyring
 from adapters.agent.machines import SEVEN, Model, inventory_for
 from adapters.agent.simulate import Fleet, Member
@@ -23,7 +24,10 @@ _POLL_SECONDS: Final = 0.05
 
 
 class PoolPlan(NamedTuple):
-    """A pool of the demo: where it is, what its machines are, how they are sold, to whom how much."""
+    """A pool of the demo: where it is, what its machines are, how they are sold, to whom how much.
+
+    Machines of one model bear numbers, from `first` on, that none of another pool has.
+    """
 
     name: str
     site: str
@@ -32,6 +36,7 @@ class PoolPlan(NamedTuple):
     gpus: int
     body: dict[str, Any]
     quotas: dict[str, dict[str, int]]
+    first: int = 0
 
 
 SITES: Final = {"north": "eu-north", "south": "eu-south"}
@@ -71,6 +76,19 @@ POOLS: Final = (
         {"gpuModel": "L4", "gpuMemoryGb": 24, "sharing": "timeslice", "policy": {"sharing": {"replicas": 4}}},
         {"globex": {"gpu.slot": 96}, "acme": {"gpu.slot": 32}},
     ),
+    PoolPlan(
+        "vps",
+        "south",
+        "L4",
+        4,
+        2,
+        {"class": "vps-host", "gpuModel": "L4", "gpuMemoryGb": 24, "sharing": "exclusive"},
+        {
+            "acme": {"gpu": 4, "vcpu": 128, "memoryMiB": 524_288},
+            "globex": {"gpu": 4, "vcpu": 128, "memoryMiB": 524_288},
+        },
+        first=100,
+    ),
 )
 
 
@@ -96,6 +114,8 @@ class Demo:
         """Return when every node of the fleet can be booked."""
         sites = self._sites()
         pools = self._pools(sites)
+        demo_images.flavors(self._ok)
+        demo_images.image(self._ok)
         members = self._members(sites, pools)
         self._fleet = fleet = Fleet(self._url, members, self._state)
         self._thread.start()
@@ -122,7 +142,8 @@ class Demo:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _ok(self, verb: str, path: str, body: Any = None) -> Any:
-        answer = self._client.request(verb, path, json=body)
+        sent: Any = {"content": body} if isinstance(body, bytes) else {"json": body}
+        answer = self._client.request(verb, path, **sent)
         if answer.is_error:
             raise DemoError(f"the demo's {verb} {path} was refused: {answer.text}")
         return answer.json()
@@ -139,7 +160,7 @@ class Demo:
         known = {pool["name"]: pool["id"] for pool in self._ok("GET", "/v1/pools")["items"]}
         for plan in POOLS:
             if plan.name not in known:
-                body = {"name": plan.name, "siteId": sites[plan.site], "class": "metal-host", **plan.body}
+                body = {"name": plan.name, "siteId": sites[plan.site], "class": "metal-host"} | plan.body
                 pool_id = known[plan.name] = self._ok("POST", "/v1/pools", body)["id"]
                 for tenant, quota in plan.quotas.items():
                     self._ok("PUT", f"/v1/pools/{pool_id}/offers/{tenant}", {"quota": quota})
@@ -155,7 +176,7 @@ class Demo:
             token = self._token(sites[plan.site], missing, poolId=pools[plan.name])
             layout = SEVEN if plan.body["sharing"] == "mig" else ()
             for n, name in enumerate(names):
-                found = inventory_for(plan.model, plan.gpus, n, mig_layout=layout)
+                found = inventory_for(plan.model, plan.gpus, plan.first + n, mig_layout=layout)
                 labels = {"rack": f"{plan.site}-{n // 4}"}
                 members.append(Member(name=name, join_token=token, inventory=found, labels=labels))
         for n, name in enumerate(sites):

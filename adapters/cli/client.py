@@ -5,7 +5,7 @@ import ipaddress
 import json
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from email.message import Message
 from typing import Any, BinaryIO, Final, NamedTuple
 from urllib.parse import urlencode, urlsplit
@@ -16,6 +16,9 @@ from adapters.cli import tables
 
 TIMEOUT_SECONDS: Final = 30.0
 """For connecting and for each read; a list may wait for its read model before it answers."""
+
+UPLOAD_SECONDS: Final = 600.0
+"""For the answer to an upload: the server may have gigabytes to bring to its disk first."""
 
 
 class Trouble(click.ClickException):
@@ -56,6 +59,48 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
+class Content(NamedTuple):
+    """A body of bytes that is sent as it is read: so many in all, a piece at a time."""
+
+    size: int
+    pieces: Iterator[bytes]
+
+
+class _Hearing(http.client.HTTPConnection):
+    """A server that refuses a long body answers before it has all of it, and hangs up: the answer is there to read."""
+
+    _gone: OSError | None = None
+
+    def request(self, *given: Any, **named: Any) -> None:
+        self.connect()
+        try:
+            super().request(*given, **named)
+        except (BrokenPipeError, ConnectionResetError) as gone:
+            self._gone = gone
+
+    def getresponse(self) -> http.client.HTTPResponse:
+        try:
+            return super().getresponse()
+        except (OSError, http.client.HTTPException):
+            if self._gone is not None:
+                raise self._gone from None
+            raise
+
+
+class _HearingSecure(_Hearing, http.client.HTTPSConnection):
+    pass
+
+
+class _Http(urllib.request.HTTPHandler):
+    def http_open(self, req: urllib.request.Request) -> Any:
+        return self.do_open(_Hearing, req)
+
+
+class _Https(urllib.request.HTTPSHandler):
+    def https_open(self, req: urllib.request.Request) -> Any:
+        return self.do_open(_HearingSecure, req)
+
+
 class Client:
     """One server, one credential. It has no repr of its own, so that no traceback shows the token."""
 
@@ -69,7 +114,7 @@ class Client:
         self._token = _header("token", token.strip()) if token else None
         self._timeout = timeout
         proxies = [urllib.request.ProxyHandler({})] if _is_loopback(parts.hostname) else []
-        self._opener = urllib.request.build_opener(_NoRedirect(), *proxies)
+        self._opener = urllib.request.build_opener(_NoRedirect(), _Http(), _Https(), *proxies)
 
     def send(
         self,
@@ -79,8 +124,11 @@ class Client:
         body: object = None,
         headers: Mapping[str, str] | None = None,
         sink: BinaryIO | None = None,
+        content: Content | None = None,
     ) -> Answer:
         """Ask once. What is not JSON (an export, a stream of events) is copied into `sink` as it comes.
+
+        `content` stands in place of a body in JSON.
 
         Raises Trouble for every answer from 300 up and for every failure on the way.
         """
@@ -89,8 +137,13 @@ class Client:
         if body is not None:
             request.data = json.dumps(body).encode()
             request.add_header("Content-Type", "application/json")
+        if content is not None:
+            request.data = content.pieces
+            request.add_header("Content-Type", "application/octet-stream")
+            request.add_header("Content-Length", str(content.size))
+        timeout = self._timeout if content is None else UPLOAD_SECONDS
         try:
-            with self._opener.open(request, timeout=self._timeout) as response:
+            with self._opener.open(request, timeout=timeout) as response:
                 return _answer(response, sink)
         except urllib.error.HTTPError as refusal:
             with refusal:

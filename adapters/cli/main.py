@@ -1,5 +1,6 @@
 """The entry point `better-compute`; it knows what it lists without importing it, so help comes at once."""
 
+import re
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -31,6 +32,13 @@ STATIC: Final = {
     "iam": Static("adapters.cli.iam:iam", "Decide by policies, and check an access file."),
     "token": Static("adapters.cli.token:token", "Make access tokens, list and revoke them."),
 }
+
+HELPED: Final = {
+    "image-signers": "adapters.cli.image_signers:signers",
+    "images": "adapters.cli.images:images",
+    "instances": "adapters.cli.instances:instances",
+}
+"""Groups of operations with verbs by hand that ask a server too: one that bears an operation's name stands for it."""
 
 GROUPS: Final = {
     "sites": "Places with nodes.",
@@ -96,13 +104,23 @@ def load(static: Static) -> click.Command | None:
 class Group(click.Group):
     """The verbs of one noun: those written by hand, then the operations.
 
-    Where both have a verb, the operation is `remote-<verb>`: it asks a server, the other works on the spot.
+    Where both have a verb, the operation is `remote-<verb>`: it asks a server, the other works on the spot. Verbs
+    that are `for_server` ask one too, and stand for the operation.
     """
 
-    def __init__(self, name: str, registry: Registry, hand: click.Group | None = None, **attributes: Any) -> None:
+    def __init__(
+        self,
+        name: str,
+        registry: Registry,
+        hand: click.Group | None = None,
+        *,
+        for_server: bool = False,
+        **attributes: Any,
+    ) -> None:
         super().__init__(name, no_args_is_help=True, **attributes)
         self.registry = registry
         self.hand = hand
+        self.for_server = for_server
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         by_hand = self.hand.list_commands(ctx) if self.hand else []
@@ -123,6 +141,8 @@ class Group(click.Group):
         from adapters.cli import operations
 
         verbs = operations.verbs(self.registry(), self.name or "")
+        if self.for_server:
+            return {verb: operation for verb, operation in verbs.items() if verb not in taken}
         return {f"remote-{verb}" if verb in taken else verb: operation for verb, operation in verbs.items()}
 
 
@@ -134,6 +154,7 @@ class Root(click.Group):
         registry: Registry = registered,
         static: Mapping[str, Static] = STATIC,
         groups: Mapping[str, str] = GROUPS,
+        helped: Mapping[str, str] = HELPED,
     ) -> None:
         version = click.Option(
             ["--version"],
@@ -154,12 +175,16 @@ class Root(click.Group):
         self.registry = registry
         self.static = static
         self.groups = groups
+        self.helped = helped
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*self.static, *(name for name in self.groups if name not in self.static)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         name = kebab(cmd_name)
+        if name in self.groups and name in self.helped:
+            helping = load(Static(self.helped[name], ""))
+            return self._group(name, helping if isinstance(helping, click.Group) else None, for_server=True)
         hand = load(self.static[name]) if name in self.static else None
         if name in self.groups and not (hand and not isinstance(hand, click.Group)):
             return self._group(name, hand if isinstance(hand, click.Group) else None)
@@ -169,12 +194,12 @@ class Root(click.Group):
             return Group(name, self.registry, help=f"Operations on {name}.")
         return hand
 
-    def _group(self, name: str, hand: click.Group | None) -> Group:
+    def _group(self, name: str, hand: click.Group | None, *, for_server: bool = False) -> Group:
         """A group by hand keeps its own options, callback and help when operations join it."""
         if hand is None:
             return Group(name, self.registry, help=self.groups[name])
         kept = {"params": hand.params, "callback": hand.callback, "help": hand.help or self.groups[name]}
-        return Group(name, self.registry, hand, **kept)
+        return Group(name, self.registry, hand, for_server=for_server, **kept)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Two lists, from the tables above: click would import every command for its line."""
@@ -194,8 +219,8 @@ class Root(click.Group):
 
 
 def kebab(name: str) -> str:
-    """`joinTokens` and `pool_id` as one types them: `join-tokens`, `pool-id`."""
-    return "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in name).replace("_", "-")
+    """`joinTokens`, `pool_id` and `memoryGiB` as one types them: `join-tokens`, `pool-id`, `memory-gib`."""
+    return re.sub(r"(?<!^)(?=[A-Z](?!$))", "-", name).lower().replace("_", "-")
 
 
 def main(arguments: list[str] | None = None) -> None:

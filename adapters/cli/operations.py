@@ -7,13 +7,14 @@ import sys
 import time
 from collections.abc import Collection, Iterator, Mapping
 from functools import partial
+from pathlib import Path
 from typing import IO, Any, Final, NamedTuple
 from urllib.parse import quote
 from uuid import uuid4
 
 import click
 
-from adapters.cli import client, fields, tables
+from adapters.cli import client, fields, tables, uploading
 from adapters.cli.main import kebab
 from domain import node_command, reservation_life
 from domain.operation import Operation
@@ -41,11 +42,20 @@ class Wait(NamedTuple):
 
 
 _RESERVATION: Final = Wait(get="reservations.get", good="active", final=reservation_life.FINAL)
+_INSTANCE: Final = Wait(get="instances.get", good="running", final=("stopped", "failed", "denied", "deleted"))
+_STARTED: Final = Wait(get="instances.get", good="running", final=("denied", "deleted"))
+_STOPPED: Final = Wait(get="instances.get", good="stopped", final=("failed", "deleted"))
+_DELETED: Final = Wait(get="instances.get", good="deleted", final=())
 _COMMAND: Final = Wait("commands.get", "succeeded", node_command.FINAL, "status", "reason")
 WAITS: Final = {
     "reservations.create": _RESERVATION,
     "reservations.get": _RESERVATION,
     "reservations.confirm": _RESERVATION,
+    "instances.create": _INSTANCE,
+    "instances.get": _INSTANCE,
+    "instances.start": _STARTED,
+    "instances.stop": _STOPPED,
+    "instances.delete": _DELETED,
     "commands.issue": _COMMAND,
     "commands.get": _COMMAND,
 }
@@ -68,6 +78,8 @@ def command(operation: Operation, registry: Registry) -> click.Command:
     in_path = fields.path_names(operation)
     arguments = [fields.argument(known[name]) for name in in_path]
     options = [fields.option(field) for name, field in known.items() if name not in in_path]
+    if operation.content is not None:
+        arguments.append(click.Argument(["_file"], metavar="FILE", type=click.Path(dir_okay=False, path_type=Path)))
     verb = operation.name.partition(".")[2].replace(".", "-")
     return click.Command(
         kebab(verb),
@@ -86,7 +98,7 @@ def run(operation: Operation, registry: Registry, **values: Any) -> None:
     if operation.in_url:
         if own.get("all"):
             request.setdefault("limit", MOST_ROWS)
-        answer = api.send("GET", path, query=fields.query(request), sink=_sink())
+        answer = api.send("GET", path, query=fields.query(request), sink=sink())
         if own.get("all") and answer.body is not None:
             if "asOf" in request:
                 request["asOf"] = f"@{answer.headers['X-Position']}"  # an instant just past may yet mean a later one
@@ -170,6 +182,11 @@ def show(operation: Operation, body: Any, *, as_json: bool, streamed: bool = Fal
         click.echo(tables.cell("", body))
 
 
+def show_record(body: Mapping[str, Any], *, as_json: bool) -> None:
+    """Print one thing, as `show` does."""
+    click.echo(json.dumps(body, indent=2) if as_json else tables.record(body))
+
+
 def _change(
     api: client.Client, operation: Operation, path: str, request: dict[str, Any], own: Mapping[str, Any]
 ) -> client.Answer:
@@ -182,7 +199,9 @@ def _change(
         headers["Idempotency-Key"] = key
     body = None if operation.verb == "DELETE" and not request else request
     try:
-        return api.send(operation.verb, path, body=body, headers=headers, sink=_sink())
+        if operation.content is not None:
+            return uploading.upload(api, operation.verb, path, own["file"], headers)
+        return api.send(operation.verb, path, body=body, headers=headers, sink=sink())
     except client.Failed as failure:
         if not key:
             raise
@@ -205,8 +224,9 @@ def _own_options(operation: Operation) -> Iterator[click.Option]:
         if "cursor" in fields.of(operation):
             yield click.Option(["_all", "--all"], is_flag=True, help="follow nextCursor to the end")
     else:
-        whole = "the request as a JSON object, - for standard input; other options stand over it"
-        yield click.Option(["_json_body", "--json-body"], type=click.File(encoding="utf-8"), help=whole)
+        if operation.content is None:
+            whole = "the request as a JSON object, - for standard input; other options stand over it"
+            yield click.Option(["_json_body", "--json-body"], type=click.File(encoding="utf-8"), help=whole)
         if not operation.looks:
             yield click.Option(["_if_match", "--if-match"], type=int, help="only if the thing has this version")
     if operation.key != "none":
@@ -218,6 +238,12 @@ def _own_options(operation: Operation) -> Iterator[click.Option]:
         yield click.Option(["_wait", "--wait"], is_flag=True, help=f"ask again {until}, showing progress")
         limit = "seconds to wait at most [default: 300]"
         yield click.Option(["_timeout", "--timeout"], type=click.FloatRange(min=0), default=300.0, help=limit)
+    credential = {"join-token": "join token", "resolver": "resolver key"}.get(operation.credential, "access token")
+    yield from asking(credential)
+
+
+def asking(credential: str = "access token") -> Iterator[click.Option]:
+    """Options of every command that asks a server."""
     yield click.Option(
         ["_server", "--server"],
         envvar="BETTER_COMPUTE_SERVER",
@@ -226,7 +252,6 @@ def _own_options(operation: Operation) -> Iterator[click.Option]:
         show_envvar=True,
         help="address of the server",
     )
-    credential = {"join-token": "join token", "resolver": "resolver key"}.get(operation.credential, "access token")
     variable = "BETTER_COMPUTE_TOKEN"
     yield click.Option(["_token", "--token"], envvar=variable, show_envvar=True, help=credential)
     yield click.Option(["_json", "--json"], is_flag=True, help="the answer as JSON, for programs")
@@ -256,5 +281,5 @@ class Screen:
         sys.stdout.flush()
 
 
-def _sink() -> Any:
+def sink() -> Any:
     return Screen() if sys.stdout.isatty() else sys.stdout.buffer

@@ -1,4 +1,4 @@
-"""How far a fold of the log has come: on a terminal one line, refreshed in place; elsewhere nothing before its end."""
+"""How far a fold of the log, or an upload, has come: on a terminal one line, elsewhere nothing before its end."""
 
 import math
 import time
@@ -21,6 +21,17 @@ def total(read: int, seconds: float) -> str:
     return f"{seconds:.1f} s ({_rate(read, seconds):,.0f}/s)"
 
 
+def sent(name: str, done: int, left: int, seconds: float) -> str:
+    """Bytes of a file that went, their rate, and the time that the rest takes at this rate."""
+    rate = _rate(done, seconds)
+    rest = f", about {_span(left / rate)} left" if rate and left else ""
+    return f"{name}: {_mib(done)} of {_mib(done + left)} MiB, {_mib(rate)} MiB/s{rest}"[:WIDTH]
+
+
+def _mib(size: float) -> str:
+    return f"{size / 2**20:,.0f}" if size >= 2**20 * 10 else f"{size / 2**20:,.1f}"
+
+
 def _rate(read: int, seconds: float) -> float:
     return read / max(seconds, 0.001)
 
@@ -39,8 +50,14 @@ class Progress:
     `seconds` runs to the latest batch: to wait for a lock, or to compare rows, is no folding.
     """
 
-    def __init__(self, name: str, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
-        self._name, self._stream, self._clock = name, stream, clock
+    def __init__(
+        self,
+        name: str,
+        stream: TextIO,
+        clock: Callable[[], float] = time.monotonic,
+        line: Callable[[str, int, int, float], str] = line,
+    ) -> None:
+        self._name, self._stream, self._clock, self._line = name, stream, clock, line
         self._begun = clock()
         self._due = 0.0
         self._ended = False
@@ -52,7 +69,7 @@ class Progress:
         ends = left == 0 and not self._ended  # at once: what comes then can take long, and calls no more
         if (ends or self.seconds >= self._due) and self._stream.isatty():
             self._due, self._ended = self.seconds + EVERY_S, left == 0 or self._ended
-            self._show(line(self._name, read, left, self.seconds))
+            self._show(self._line(self._name, read, left, self.seconds))
 
     def _show(self, text: str) -> None:
         """Over what stands there; blanks cover its rest, for not every terminal knows how to erase."""

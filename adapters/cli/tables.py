@@ -1,6 +1,7 @@
 """What a person sees: tables and key/value lines, in which nothing a server sends steers the terminal."""
 
 import json
+import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -137,7 +138,8 @@ def _camel(name: str) -> str:
 
 
 def _heading(column: str) -> str:
-    spaced = "".join(f" {letter}" if letter.isupper() else letter for letter in column)
+    """`poolId` in two words; a unit stays whole, as in `memoryGiB`."""
+    spaced = re.sub(r"(?<!^)(?=[A-Z](?!$))", " ", column)
     return printable(spaced.replace("_", " ").upper())
 
 

@@ -1,7 +1,8 @@
 """One client, a process of its own: takes jobs as JSON lines, does each for its seconds, answers with a line.
 
-`{"kind": "http"}` creates reservations over one keep-alive connection, `{"kind": "sql"}` writes the same rows in
-plain transactions over one connection. All clients of a crew begin at one instant of the machine's monotonic clock.
+`{"kind": "http"}` creates reservations over one keep-alive connection, or with a `path` what is created there;
+`{"kind": "sql"}` writes the same rows in plain transactions over one connection. All clients of a crew begin at one
+instant of the machine's monotonic clock; with `every` each begins something that often, in seconds.
 """
 
 import http.client
@@ -12,11 +13,14 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, Final
 
 REQUEST_S: Final = 10
 TAG: Final = b"@@"
 """Stands in the template of a row for 22 characters that no other transaction has."""
+NOW: Final = b"@now@"
+"""Stands in a body for the epoch ms at which it is sent."""
 Tally = tuple[Counter[str], list[int]]
 
 
@@ -24,7 +28,7 @@ def creating(job: dict[str, Any]) -> tuple[Callable[[], str], Callable[[], None]
     """A function that creates one reservation and says what came of it, and one that hangs up."""
     connection = http.client.HTTPConnection(job["host"], job["port"], timeout=REQUEST_S)
     connection.connect()
-    body = json.dumps(job["body"]).encode()
+    template, path = json.dumps(job["body"]).encode(), job.get("path", "/v1/reservations")
     tokens = itertools.cycle(job["tokens"])
 
     def one() -> str:
@@ -33,7 +37,8 @@ def creating(job: dict[str, Any]) -> tuple[Callable[[], str], Callable[[], None]
             "content-type": "application/json",
             "idempotency-key": secrets.token_hex(12),
         }
-        connection.request("POST", "/v1/reservations", body, headers)
+        body = template.replace(NOW, str(time.time_ns() // 10**6).encode())
+        connection.request("POST", path, body, headers)
         answer = connection.getresponse()
         shown = answer.read()
         return str(json.loads(shown)["state"]) if answer.status == 201 else f"HTTP {answer.status}"
@@ -42,28 +47,29 @@ def creating(job: dict[str, Any]) -> tuple[Callable[[], str], Callable[[], None]
 
 
 def writing(job: dict[str, Any]) -> tuple[Callable[[], str], Callable[[], None]]:
-    """A function that writes the rows of one reservation under fresh ids as one transaction."""
+    """A function that writes the rows of one thing under fresh ids, as one transaction or as many as they came in."""
     import psycopg
 
     connection = psycopg.connect(job["dsn"], autocommit=True)
-    statements = [
-        (sql, [bytes.fromhex(cell["bytes"]) if isinstance(cell, dict) else cell for cell in cells])
-        for sql, cells in job["statements"]
+    transactions = [
+        [
+            (sql, [bytes.fromhex(cell["bytes"]) if isinstance(cell, dict) else cell for cell in cells])
+            for sql, cells in statements
+        ]
+        for statements in job.get("transactions") or [job["statements"]]
     ]
 
-    def transaction() -> None:
-        made = secrets.token_hex(11)
+    def transaction(statements: list[tuple[str, list[Any]]], made: str) -> None:
         connection.execute("BEGIN")
         for sql, cells in statements:
             connection.execute(sql, [_fresh(cell, made) for cell in cells], prepare=True)
         connection.execute("COMMIT")
 
     def one() -> str:
-        if job["pipeline"]:
-            with connection.pipeline():
-                transaction()
-        else:
-            transaction()
+        made = secrets.token_hex(11)
+        for statements in transactions:
+            with connection.pipeline() if job["pipeline"] else nullcontext():
+                transaction(statements, made)
         return "written"
 
     return one, connection.close
@@ -83,9 +89,12 @@ def work(job: dict[str, Any]) -> dict[str, Any]:
     micros: list[int] = []
     time.sleep(max(0.0, job["begin"] - time.monotonic()))
     until, cpu = job["begin"] + job["seconds"], time.process_time()
-    most = job.get("times", sys.maxsize)
+    most, every = job.get("times", sys.maxsize), job.get("every", 0.0)
     try:
         while (began := time.monotonic()) < until and len(micros) < most:
+            if (early := job["begin"] + len(micros) * every - began) > 0:
+                time.sleep(early)
+                began += early
             outcomes[one()] += 1
             micros.append(round((time.monotonic() - began) * 1e6))
     finally:

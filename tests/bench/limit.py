@@ -5,6 +5,7 @@ guards: no program that writes these rows durably, one reservation a transaction
 """
 
 import re
+from collections.abc import Sequence
 from typing import Any, Final
 
 import psycopg
@@ -49,7 +50,7 @@ _ROWS: Final = (
         "INSERT INTO catalog (type, id, tenant_id, parent_id, attributes) VALUES (%s, %s, %s, %s, %s)",
     ),
 )
-_ID: Final = re.compile(r"\b(rsv|adm|alloc|evt)_([0-9a-z]{26,})\b")
+_ID: Final = re.compile(r"\b(rsv|inst|adm|alloc|evt)_([0-9a-z]{26,})\b")
 _FILLED: Final = 22
 
 
@@ -69,14 +70,28 @@ def statements(dsn: str, reservation_id: str) -> tuple[list[tuple[str, list[Any]
     asked = {"reservation": reservation_id}
     with psycopg.connect(dsn) as connection:
         events = connection.execute(_EVENTS, asked).fetchall()
-        values = ", ".join(["(%s, %s, %s, %s)"] * len(events))
-        sql = f"INSERT INTO stored_events (originator_id, originator_version, topic, state) VALUES {values}"
-        found = [(sql, [_template(cell, known) for row in events for cell in row])]
-        for select, insert in _ROWS:
-            for row in connection.execute(select.encode(), asked).fetchall():
+        found = [inserted(events, known), *beside(connection, reservation_id, known)]
+    return found, len(events) + len(found) - 1
+
+
+def inserted(events: Sequence[Sequence[Any]], known: dict[str, str]) -> tuple[str, list[Any]]:
+    """One INSERT of rows of the log: stream, version, topic and state."""
+    values = ", ".join(["(%s, %s, %s, %s)"] * len(events))
+    sql = f"INSERT INTO stored_events (originator_id, originator_version, topic, state) VALUES {values}"
+    return sql, [_template(cell, known) for row in events for cell in row]
+
+
+def beside(
+    connection: psycopg.Connection[Any], reservation_id: str, known: dict[str, str], asked: str | None = None
+) -> list[tuple[str, list[Any]]]:
+    """INSERTs of what an append wrote beside the log; `asked` is what was created where that is no reservation."""
+    found = []
+    for select, insert in _ROWS:
+        for of in dict.fromkeys((reservation_id, asked or reservation_id)):
+            for row in connection.execute(select.encode(), {"reservation": of}).fetchall():
                 found.append((insert, [_template(cell, known) for cell in row]))
     _free(found)
-    return found, len(events) + len(found) - 1
+    return found
 
 
 def _template(cell: Any, known: dict[str, str]) -> Any:

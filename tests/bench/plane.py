@@ -30,9 +30,11 @@ class Plane:
 
     def ask(self, verb: str, path: str, token: str = "", body: Any = None, **headers: str) -> tuple[int, Any]:
         connection = http.client.HTTPConnection(self.host, self.port, timeout=30)
-        sent = {"authorization": f"Bearer {token}", "content-type": "application/json", **headers}
+        is_bytes = isinstance(body, bytes)
+        media = "application/octet-stream" if is_bytes else "application/json"
+        sent = {"authorization": f"Bearer {token}", "content-type": media, **headers}
         try:
-            connection.request(verb, path, None if body is None else json.dumps(body), sent)
+            connection.request(verb, path, body if is_bytes or body is None else json.dumps(body), sent)
             answer = connection.getresponse()
             return answer.status, json.loads(answer.read())
         finally:

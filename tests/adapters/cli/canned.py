@@ -110,9 +110,9 @@ def serving() -> Iterator[Server]:
     class Handler(BaseHTTPRequestHandler):
         def answer(self) -> None:
             content = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            told.asked.append(
-                Asked(self.command, self.path, dict(self.headers), json.loads(content) if content else None)
-            )
+            is_json = "json" in self.headers.get("Content-Type", "")
+            body = json.loads(content) if is_json and content else content or None
+            told.asked.append(Asked(self.command, self.path, dict(self.headers), body))
             status, body, headers = told.answers.pop(0) if len(told.answers) > 1 else told.answers[0]
             data = body if isinstance(body, bytes) else json.dumps(body).encode()
             self.send_response(status)

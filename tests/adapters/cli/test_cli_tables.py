@@ -29,6 +29,10 @@ def test_a_table_without_named_columns_shows_the_scalar_fields():
     assert tables.table([{"a": 1, "deep": {"b": 2}}, {"c": True}], (), None) == "A  C\n1  -\n-  yes"
 
 
+def test_a_unit_stays_whole_in_a_heading():
+    assert tables.table([], ("memoryGiB", "poolId", "sizeBytes"), None) == "MEMORY GIB  POOL ID  SIZE BYTES"
+
+
 def test_an_empty_table_is_its_headings():
     assert tables.table([], ("id", "poolId"), None) == "ID  POOL ID"
 

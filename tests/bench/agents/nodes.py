@@ -41,14 +41,14 @@ def found(number: int) -> dict[str, Any]:
     return machines.inventory_for("H100", 8, number, seed=SEED)
 
 
-def build(plane: Plane, store: EventStore, root: str, nodes: int, of_pool: int) -> list[Pool]:
-    """A site and as many pools as it takes; numbers run through all of them."""
+def build(plane: Plane, store: EventStore, root: str, nodes: int, of_pool: int, **fields: str) -> list[Pool]:
+    """A site and as many pools as it takes, with these fields; numbers run through all of them."""
     mint = Mint()
     place = {"name": "bench", "kind": "shared", "iamRegion": "eu-north"}
     site_id = plane.ok("POST", "/v1/sites", root, place)["id"]
     made = []
     for first in range(0, nodes, of_pool):
-        pool_id = _pool(plane, root, site_id, f"h100-{first // of_pool}")
+        pool_id = _pool(plane, root, site_id, f"h100-{first // of_pool}", **fields)
         of: pool.State = store.load(pool_id).state
         changes = [_node(mint, n, site_id, pool_id, of, store.now()) for n in range(first, min(nodes, first + of_pool))]
         for at in range(0, len(changes), _AN_APPEND):
@@ -57,10 +57,11 @@ def build(plane: Plane, store: EventStore, root: str, nodes: int, of_pool: int) 
     return made
 
 
-def _pool(plane: Plane, root: str, site_id: str, name: str) -> str:
-    asked = {"name": name, "siteId": site_id, "class": "metal-host", "gpuModel": "H100", "gpuMemoryGb": 80}
+def _pool(plane: Plane, root: str, site_id: str, name: str, **fields: str) -> str:
+    asked = {"name": name, "siteId": site_id, "class": "metal-host", "gpuModel": "H100", "gpuMemoryGb": 80} | fields
     pool_id = str(plane.ok("POST", "/v1/pools", root, asked)["id"])
-    plane.ok("PUT", f"/v1/pools/{pool_id}/offers/{TENANT}", root, {"quota": {"gpu": fleet.QUOTA}})
+    quota = {"gpu": fleet.QUOTA, "vcpu": fleet.QUOTA, "memoryMiB": fleet.QUOTA * 1000}
+    plane.ok("PUT", f"/v1/pools/{pool_id}/offers/{TENANT}", root, {"quota": quota})
     return pool_id
 
 

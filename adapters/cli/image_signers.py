@@ -1,0 +1,50 @@
+"""`better-compute image-signers allow` and `disallow`: the allowlist is set whole; these change one line of it."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from adapters.cli import client, operations
+
+_PATH = "/v1/image-signers"
+
+
+@click.group(name="image-signers")
+def signers() -> None:
+    """Whose signatures make a tenant's images verified."""
+
+
+@signers.command(params=[*operations.asking()])
+@click.argument("name")
+@click.argument("public_key", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+def allow(name: str, public_key: Path, _server: str, _token: str | None, _json: bool) -> None:
+    """Let the key in the file PUBLIC_KEY (PEM) vouch for your tenant's images, under NAME."""
+    try:
+        pem = public_key.read_text()
+    except (OSError, UnicodeError) as wrong:
+        raise click.ClickException(f"{public_key} cannot be read: {wrong}") from None
+    if "PRIVATE KEY" in pem:
+        raise click.ClickException(f"{public_key} is a private key, which goes nowhere; name the public one")
+    api = client.Client(_server, _token)
+    there = api.send("GET", _PATH).body
+    _set(api, there, [*there["signers"], {"name": name, "publicKey": pem}], as_json=_json)
+
+
+@signers.command(params=[*operations.asking()])
+@click.argument("key_id")
+def disallow(key_id: str, _server: str, _token: str | None, _json: bool) -> None:
+    """Take a key off the list: what it alone vouched for starts nothing new. `image-signers get` shows KEY_ID."""
+    api = client.Client(_server, _token)
+    there = api.send("GET", _PATH).body
+    kept = [signer for signer in there["signers"] if signer["keyId"] != key_id.lower()]
+    if len(kept) == len(there["signers"]):
+        raise client.Refused(f"{key_id} is on no line of the list")
+    _set(api, there, kept, as_json=_json)
+
+
+def _set(api: client.Client, there: dict[str, Any], signers: list[dict[str, Any]], *, as_json: bool) -> None:
+    """If nobody else changed the list meanwhile."""
+    given = [{"name": signer["name"], "publicKey": signer["publicKey"]} for signer in signers]
+    match = {"If-Match": f'"{there["version"]}"'}
+    operations.show_record(api.send("PUT", _PATH, body={"signers": given}, headers=match).body, as_json=as_json)
