@@ -197,7 +197,10 @@ def never_overlap(rows: list[Row]) -> None:
 def bookings_are_what_the_events_say(model: Model, rows: list[Row], latest: int) -> None:
     """Live bookings to the row; of what ended, when its atoms are taken from now on."""
     live = {
-        (atom, id): (hold.bound, hold.start, hold.end) for id, hold in _named(model) if hold.live for atom in hold.atoms
+        (atom, id): (hold.bound, hold.start, hold.end)
+        for id, hold in _named(model)
+        if hold.live
+        for atom in hold.atoms or (id,)
     }
     found = {(row[0], row[1]): (row[2], row[4], row[5]) for row in rows if row[3] == "live"}
     assert found == live

@@ -5,15 +5,18 @@ from contextlib import suppress
 from typing import Any, ClassVar, Final, Literal
 
 import hypothesis.strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, invariant, precondition, rule
+from msgspec.structs import replace
 
 from commands import agents
 from commands.controllers import timekeeper
 from domain import claim, errors
 from domain.event import Fence
-from histories import invariants, room
-from histories.fleet import NODES, TENANTS, Terms, session
+from domain.node_spec import InstanceStatus
+from histories import invariants, launched, room
+from histories.fleet import NODES, TENANTS, Terms, offered, session
 from histories.history import History
+from histories.launching import Launching
 from histories.model import BOOKED, FINAL, RUNNING, Booked
 from histories.process import ROOT, Process
 
@@ -22,7 +25,12 @@ HOUR: Final = 60 * MINUTE
 LOOKS: Final = 31
 """So many rounds, and the worker has walked every queue."""
 
-POOLS = st.builds(Terms, st.sampled_from([0, 60]), st.sampled_from(["off", "off", "confirm", "enforce"]))
+POOLS = st.builds(
+    Terms,
+    st.sampled_from([0, 60]),
+    st.sampled_from(["off", "off", "confirm", "enforce"]),
+    st.sampled_from(["hold", "instance"]),
+)
 LINES = st.builds(
     claim.DeviceLine,
     st.just("gpu"),
@@ -75,9 +83,10 @@ class Agent:
         self.session = 1
         self.generation = 1
         self.items: dict[str, Any] = {}
+        self.instances: dict[str, InstanceStatus] = {}
 
 
-class Histories(RuleBasedStateMachine):
+class Histories(Launching):
     begin: ClassVar[Callable[[Terms], History]]
 
     @initialize(terms=POOLS, audited=st.sampled_from([True, False, False, False, False]), asked=SOME)
@@ -86,7 +95,9 @@ class Histories(RuleBasedStateMachine):
         self.of = type(self).begin(terms)
         self.audited, self.budget_check = audited, terms.budget_check
         self.clock, self.model = self.of.clock, self.of.model
+        self.for_instances = terms.binding == "instance"
         self.made: list[str] = []
+        self.launched: list[str] = []
         self.agents = {id: Agent() for id in self.of.fleet.nodes}
         self.old_fences: list[Fence] = []
         self.of.note()
@@ -119,6 +130,8 @@ class Histories(RuleBasedStateMachine):
 
     def _create(self, by: int, tenant: str, asked: claim.Claim, ahead: int | None, seconds: int, **terms: Any) -> None:
         process = self.of.processes[by]
+        if self.for_instances:
+            asked, terms = replace(asked, nodes=1, topology=None), terms | {"binding": "instance"}
         start = self.clock.now + (ahead or 0)
         must = (
             not process.behind
@@ -255,14 +268,14 @@ class Histories(RuleBasedStateMachine):
     def _offer(self, by: int, tenant: str, gpu: int | None) -> None:
         process, of = self.of.processes[by], {"id": self.of.fleet.pool_id, "tenant_id": tenant}
         if gpu is not None:
-            quota = {"gpu": gpu, "vcpu": 2 * gpu}
+            quota = offered(gpu, 2 * gpu)
             process.ask("pools.offer", session(ROOT), **of, quota=quota, priority=gpu % 4, include_descendants=gpu > 3)
             return
-        offered = any(one.tenant_id == tenant and not one.withdrawn for one in self.model.offers.values())
+        there = any(one.tenant_id == tenant and not one.withdrawn for one in self.model.offers.values())
         try:
             process.ask("pools.withdraw", session(ROOT), **of)
         except errors.NotFound:
-            assert not offered
+            assert not there
 
     @rule(by=ONE, node=NODE, verb=st.sampled_from([*SERVICE, "plan", "drain until"]), ahead=st.integers(0, 3))
     def serve(self, by: int, node: int, verb: str, ahead: int) -> None:
@@ -289,9 +302,11 @@ class Histories(RuleBasedStateMachine):
         if does == "works":
             spec = store.load(id).state
             agent.generation, agent.items = spec.generation, {a.id: "prepared" for a in spec.allocations}
+            agent.instances = {one.id: InstanceStatus(one.desired) for one in spec.instances}
             return
         try:
-            agents.report_status(store, id, agent.session - (does != "reports"), agent.generation, agent.items)
+            heard = agent.session - (does != "reports")
+            agents.report_status(store, id, heard, agent.generation, agent.items, agent.instances)
         except errors.Fenced:
             assert does != "reports", "its session is the last one"
         else:
@@ -330,6 +345,9 @@ class Histories(RuleBasedStateMachine):
         self.of.note()
         if current:
             self._nothing_is_overdue()
+        if self.for_instances:
+            self.of.settle_instances()
+            launched.none_outlives_its_reservation(self.model)
 
     def _nothing_is_overdue(self) -> None:
         now = self.clock.now
