@@ -51,7 +51,7 @@ def create(command: Create, unit: Unit) -> Outcome:
         purpose=command.purpose,
         visibility=command.visibility,
         sha256=image.digest(command.sha256),
-        size_bytes=command.size_bytes,
+        size_bytes=image.fitting(command.size_bytes, command.format, command.purpose),
         at=unit.now,
     )
     return Outcome((Change(unit.new_id("img"), 0, (event,)),))

@@ -23,6 +23,7 @@ Scheme = Literal["ed25519", "ecdsa-p256"]
 
 _VERSION: Final = re.compile(r"[a-z0-9]([a-z0-9._+-]{0,61}[a-z0-9])?")
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
+SECTOR: Final = 512
 _OTHERS: Final = {32: "MD5", 40: "SHA-1", 56: "SHA-224", 96: "SHA-384", 128: "SHA-512"}
 """Digests by their length in hex, to name what was given instead."""
 
@@ -46,6 +47,13 @@ def digest(text: str, field: str = "sha256") -> str:
         hint = f", which is the length of {other}" if other else ""
         raise errors.Invalid(field, f"expected the SHA-256 as 64 hex digits, got {len(hex)} characters{hint}")
     return hex
+
+
+def fitting(size_bytes: int, format: Format, purpose: Purpose, field: str = "sizeBytes") -> int:
+    """The size, where bytes of the format can have it: a name is not taken for ever by what can never be uploaded."""
+    if format == "raw" and purpose == "os" and size_bytes % SECTOR:
+        raise errors.Invalid(field, f"a raw disk is a multiple of {SECTOR} bytes, this is {size_bytes}")
+    return size_bytes
 
 
 class Registered(Event, frozen=True, tag="image.registered.1"):

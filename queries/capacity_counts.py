@@ -88,6 +88,21 @@ WHERE n.pool_id = ANY(%(pools)s) AND b."""
     + _WITHIN
     + " GROUP BY 1, 2, 3, 4, 5, 6, 7, 8"
 )
+_SCALARS_PLANNED: LiteralString = (
+    "SELECT "
+    + _COVERED
+    + """, b.pool_id, s.key, false, false, n.schedulable, true, sum(s.value::bigint)::bigint
+FROM (
+    SELECT DISTINCT allocation_id, node_id, pool_id, during FROM device_bookings AS plans
+    WHERE reservation_id IS NULL AND pool_id = ANY(%(pools)s) AND """
+    + _WITHIN
+    + """
+) AS b
+JOIN nodes AS n ON n.id = b.node_id CROSS JOIN LATERAL jsonb_each_text(n.scalars) AS s
+GROUP BY 1, 2, 3, 4, 5, 6, 7, 8
+"""
+)
+"""Planned maintenance is of the whole node."""
 _CLAIMED: LiteralString = (
     "SELECT "
     + _COVERED
@@ -126,7 +141,7 @@ def _both(sql: LiteralString) -> tuple[LiteralString, LiteralString]:
 
 
 _FLEET: Final = (_both(_DEVICES), _both(_SCALARS))
-_TAKEN: Final = (_both(_BOOKED), _both(_SCALARS_BOOKED))
+_TAKEN: Final = (_both(_BOOKED), _both(_SCALARS_BOOKED), _both(_SCALARS_PLANNED))
 _HELD: Final = _both(_CLAIMED)
 
 

@@ -49,3 +49,10 @@ def busy_in_calendar(calendars: Calendars, pool_id: str) -> Stretches:
                     else:
                         stretches.append((start, until))
     return dict(sorted(busy.items()))
+
+
+def used_in_calendar(calendars: Calendars, pool_id: str, scalar: str) -> dict[str, list[tuple[int, int]]]:
+    """By node: from which instant on so much of a scalar is used."""
+    with calendars.locked(pool_id) as of:
+        lines = {id: entry.timeline for id, entry in of.entries.items()}
+        return {id: list(zip(line.starts, line.used[scalar], strict=True)) for id, line in lines.items()}

@@ -80,7 +80,7 @@ REQUESTS: dict[str, tuple[str, Any]] = {
             "visibility": "private",
         },
     ),
-    "images.upload": ("/v1/images/{image}/content", BYTES),
+    "images.upload": ("/v1/images/{empty_image}/content", BYTES),
     "images.list": ("/v1/images", {}),
     "images.get": ("/v1/images/{image}", {}),
     "images.sign": ("/v1/images/{image}/signatures", {"signature": "{signature}", "keyId": None}),
@@ -107,7 +107,7 @@ REQUESTS: dict[str, tuple[str, Any]] = {
     "instances.console": ("/v1/instances/{instance}/console", {}),
     "instances.reboot": ("/v1/instances/{instance}/reboot", {}),
     "instances.stop": ("/v1/instances/{instance}/stop", {}),
-    "instances.start": ("/v1/instances/{instance}/start", {}),
+    "instances.start": ("/v1/instances/{idle_instance}/start", {}),
     "instances.resize": ("/v1/instances/{instance}/resize", {"flavorId": "{flavor}"}),
     "instances.delete": ("/v1/instances/{spare_instance}/delete", {}),
     "quotas.set": ("/v1/quotas/tenant/{tenant}", {"limits": {"gpu": 100, "vcpu": 1000}}),
@@ -346,6 +346,7 @@ def _launchable(plane: Plane, by: Client) -> dict[str, str]:
         "image": image,
         "bootable": plane.image(by, visibility="private"),
         "spare_image": plane.registered(by, visibility="private"),
+        "empty_image": plane.registered(by, visibility="private"),
         "signature": plane.signature(image, by),
         "public_key": plane.public_key,
     }
@@ -378,7 +379,8 @@ def hosting(plane: Plane, site_id: str, by: Client, name: str = "hosts") -> str:
 
 def launched(plane: Plane, by: Party, pool_id: str) -> dict[str, str]:
     """What somebody runs in a pool for instances."""
-    made = [plane.instance(pool_id, by.client)["id"] for _ in range(2)]
+    made = [plane.instance(pool_id, by.client)["id"] for _ in range(3)]
+    by.client.ok("POST", f"/v1/instances/{made[2]}/stop", {})
     deadline = time.monotonic() + DEADLINE_S
     while not all(plane.store.load(id_).state.node_id for id_ in made):
         assert time.monotonic() < deadline
@@ -386,7 +388,7 @@ def launched(plane: Plane, by: Party, pool_id: str) -> dict[str, str]:
     version = plane.store.load(made[0]).version
     runs = instance.Reported("running", plane.store.now())
     plane.store.append(Append((Change(made[0], version, (runs,)),), Meta("controller:test")))
-    return {"instance": made[0], "spare_instance": made[1]}
+    return {"instance": made[0], "spare_instance": made[1], "idle_instance": made[2]}
 
 
 def projects(plane: Plane, by: Party) -> dict[str, str]:

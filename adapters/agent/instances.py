@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from adapters.agent import protocol
-from adapters.agent.driver import Driver, Failed, Wanted
+from adapters.agent.driver import Driver, Failed, Held, Wanted
 from adapters.agent.keeper import Keeper
 from domain.node_spec import InstanceStatus, Status
 
@@ -31,8 +31,9 @@ class Instances:
 
     async def changed(self) -> None:
         """The driver has news."""
-        for keeper in self._keepers.values():
-            keeper.look()
+        held = self._held()
+        for id, keeper in self._keepers.items():
+            keeper.look(held.get(id))
         self.told(False)
 
     def follow(self, spec: protocol.Spec, without: Collection[str] = ()) -> None:
@@ -56,16 +57,17 @@ class Instances:
 
     def leaving(self) -> set[str]:
         """Allocations that something is still on which is to leave them."""
-        return {one for keeper in self._keepers.values() for one in keeper.leaving}
+        held = self._held()
+        return {one for id, keeper in self._keepers.items() for one in keeper.leaving(held.get(id))}
 
     def staying(self) -> set[str]:
         """Allocations that something is on which shall be there."""
-        held = self.driver.held().values() if self.driver else ()
-        return {one.allocation_id for one in held} - self.leaving()
+        return {one.allocation_id for one in self._held().values()} - self.leaving()
 
     async def gone(self, seconds: float = _GONE_SECONDS) -> set[str]:
         """The allocations that are `leaving` still, after a moment in which that may end."""
-        going = [self._tasks[id] for id, keeper in self._keepers.items() if keeper.leaving]
+        held = self._held()
+        going = [self._tasks[id] for id, keeper in self._keepers.items() if keeper.leaving(held.get(id))]
         if going:
             await asyncio.wait(going, timeout=seconds)
         return self.leaving()
@@ -73,7 +75,8 @@ class Instances:
     def statuses(self) -> dict[str, InstanceStatus]:
         if self.driver is None:
             return dict.fromkeys(self._wanted, _NO_DRIVER)
-        known = ((id, keeper.status()) for id, keeper in self._keepers.items())
+        held = self._held()
+        known = ((id, keeper.status(held.get(id))) for id, keeper in self._keepers.items())
         return {id: status for id, status in known if status is not None}
 
     async def reboot(self, instance_id: str) -> None:
@@ -89,6 +92,9 @@ class Instances:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _held(self) -> Mapping[str, Held]:
+        return self.driver.held() if self.driver is not None else {}
 
     def _keeper(self, id: str, driver: Driver) -> Keeper:
         known = self._keepers.get(id)

@@ -33,6 +33,7 @@ class Keeper:
         self._wanted: Wanted | None = None
         self._allocation: Status = "preparing"
         self._problem: InstanceStatus | None = None
+        self._seen: Held | None = None
         self._news = asyncio.Event()
         self._lock = asyncio.Lock()
         self._act: asyncio.Task[None] | None = None
@@ -45,10 +46,8 @@ class Keeper:
     def held(self) -> Held | None:
         return self._driver.held().get(self._id)
 
-    @property
-    def leaving(self) -> set[str]:
+    def leaving(self, held: Held | None) -> set[str]:
         """Allocations that it must be off before they are torn down."""
-        held = self.held
         on = {self._acts_on} if self._acts_on else set()
         if held is not None:
             on.add(held.allocation_id)
@@ -71,13 +70,13 @@ class Keeper:
         self._allocation = allocation
         self._news.set()
 
-    def look(self) -> None:
-        """Something may have changed."""
-        self._news.set()
+    def look(self, held: Held | None) -> None:
+        """What the driver has of it now; only what is news wakes it."""
+        if held != self._seen:
+            self._news.set()
 
-    def status(self) -> InstanceStatus | None:
+    def status(self, held: Held | None) -> InstanceStatus | None:
         """What its node says of it; None where it is neither wanted nor here."""
-        held = self.held
         if held is not None and self._as_wanted(held):
             return clipped(held.status)
         if self._problem is not None:
@@ -93,7 +92,7 @@ class Keeper:
     async def run(self) -> None:
         while True:
             self._news.clear()
-            due = self._due()
+            due, self._seen = self._due(), self.held
             if due is None and self._wanted is None and self.held is None:
                 return
             pause = self._again_at - time.monotonic()

@@ -58,10 +58,11 @@ def test_ids_and_gets_are_of_the_things_that_can_be_got() -> None:
         "reservation rsv",
         "provider-account pacct",
         "image img",
+        "instance inst",
     )
     known = dict(line.split() for line in prefixes)
     assert {name.removeprefix("compute-"): prefix for name, prefix in catalog.ID_PREFIXES.items()} == known
-    assert set(catalog.GOT_AS) == {"site", "pool", "node", "rsv", "prj", "img"}
+    assert set(catalog.GOT_AS) == {"site", "pool", "node", "rsv", "prj", "img", "inst"}
     shown = {operation.action: operation.on for operation in OPERATIONS.values()}
     for prefix, (name, action) in catalog.GOT_AS.items():
         assert (catalog.ID_PREFIXES[name], shown[action]) == (prefix, (f"{name}/{{id}}",))

@@ -143,6 +143,16 @@ def test_scalars_alone_need_no_device_and_take_none() -> None:
     assert answer == Claimed((placement.Member("a", (), {"vcpu": 4}, 0),))
 
 
+def test_scalars_alone_are_placed_on_nodes_without_devices_too() -> None:
+    made = pool(node("a"), node("b", gpus=0), a=8)
+    made.book("alloc_1", "b", [], {"vcpu": 14}, NOW, NOW + 50)
+    assert landed(place(made, ask(0, vcpu=2, nodes=2))) in (["a", "b"], ["b", "a"])
+    assert refused(place(made, ask(0, vcpu=4, nodes=2))).causes == {"scalars": 1}
+    later = placement.earliest_start(made, ask(0, vcpu=4, nodes=2), 10, NOW, NOW + 100, Compare())
+    assert later == NOW + 50
+    assert refused(place(made, ask(1, nodes=2))).causes == {"few": 2}
+
+
 def test_a_selector_narrows_the_devices() -> None:
     made = pool(node("a"))
     answer = place(made, ask(line(4, selector="odd=1")))
@@ -335,7 +345,7 @@ def pools(draw: st.DrawFn) -> calendar.Calendar:
     made = calendar.Calendar("pool_a")
     for name, rack in zip("abcd", "xxyz", strict=True):
         schedulable = draw(st.integers(0, 5)) > 0
-        made.put_node(node(name, draw(st.integers(1, 6)), labels={"rack": rack}, schedulable=schedulable))
+        made.put_node(node(name, draw(st.integers(0, 6)), labels={"rack": rack}, schedulable=schedulable))
     for number, (name, places, vcpu, start, length) in enumerate(draw(st.lists(BOOKINGS, max_size=12))):
         atoms = [f"{name}-g{i}" for i in places]
         made.book(f"alloc_{number}", name, atoms, {"vcpu": vcpu}, start, start + length)

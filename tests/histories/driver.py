@@ -17,7 +17,7 @@ def _seldom(rng: Random, *others: Any) -> Any:
 
 
 def _line(rng: Random) -> DeviceLine:
-    return DeviceLine("gpu", rng.randint(1, 3), _seldom(rng, *SELECTORS), _seldom(rng, Colocation("numa")))
+    return DeviceLine("gpu", rng.choice((0, 1, 1, 2, 2, 3)), _seldom(rng, *SELECTORS), _seldom(rng, Colocation("numa")))
 
 
 def _create(rng: Random) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def _window(rng: Random) -> dict[str, Any]:
 
 
 def _some(rng: Random) -> dict[str, Any]:
-    asked = [(_window(rng), Claim((DeviceLine("gpu", rng.randint(1, 3)),))) for _ in range(rng.randint(1, 3))]
+    asked = [(_window(rng), Claim((DeviceLine("gpu", rng.randint(0, 3)),))) for _ in range(rng.randint(1, 3))]
     return {"asked": [(of["tenant"], one, of["ahead"], of["seconds"]) for of, one in asked]}
 
 
@@ -123,8 +123,8 @@ def run(of: machine.Histories, seed: int, length: int, *, audited: bool) -> None
     """So many steps; where one shows a fault, all that led there is told."""
     rng, told = Random(seed), []
     try:
-        binding: Any = rng.choice(("hold", "instance"))
-        terms = Terms(rng.choice((0, 60)), rng.choice(("off", "off", "confirm", "enforce")), binding)
+        checks = rng.choice(("off", "off", "confirm", "enforce"))
+        terms = Terms(rng.choice((0, 60)), checks, rng.choice(("metal-host", "vps-host")))
         told.append(f"start({terms})")
         of.start(terms=terms, audited=audited, asked=_some(rng)["asked"])
         of.everything_holds()

@@ -36,7 +36,7 @@ class Terms(NamedTuple):
 
     cleaning_s: int = 0
     budget_check: Literal["off", "confirm", "enforce"] = "off"
-    binding: Literal["hold", "instance"] = "hold"
+    class_: Literal["metal-host", "vps-host"] = "metal-host"
 
 
 class Fleet:
@@ -50,8 +50,9 @@ class Fleet:
         policy = pools.Policy(
             cleaning_seconds=terms.cleaning_s, disruption_budget=0.5, admission=pools.Admission(terms.budget_check)
         )
-        sold = "vps-host" if terms.binding == "instance" else "metal-host"
-        made = pools.Created("h100", self._site_id, ROOT, "eu-north", sold, "H100", 80, "exclusive", "bcd", policy, now)
+        made = pools.Created(
+            "h100", self._site_id, ROOT, "eu-north", terms.class_, "H100", 80, "exclusive", "bcd", policy, now
+        )
         places = [
             Change(self._site_id, 0, (site.Created("north", "shared", ROOT, "eu-north", now),)),
             Change(self.pool_id, 0, (made,)),
@@ -68,7 +69,7 @@ class Fleet:
         offers.append(Change(self.project_id, 0, (project.Created("one", "acme", {}, now),)))
         self.flavors = [new_id("flv") for _ in SIZES]
         self.image_id = new_id("img")
-        if terms.binding == "instance":
+        if terms.class_ == "vps-host":
             offers += self._launchable(now)
         joined = [Change(id, 0, tuple(self._joined(number, id, now))) for number, id in enumerate(self.nodes)]
         store.append(Append((*joined, *offers), META))

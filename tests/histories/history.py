@@ -21,13 +21,16 @@ from histories.clock import Clock, ours
 from histories.fleet import Fleet, Terms, session
 from histories.model import Model
 from histories.process import ROOT, Ids, Process, read
-from naive import busy_in_calendar
+from naive import busy_in_calendar, used_in_calendar
 from projections import table
 
 _BOOKINGS: Final[LiteralString] = """
 SELECT device_id, allocation_id, bound, CASE WHEN freed THEN 'freed' WHEN ended THEN 'ended' ELSE 'live' END,
        lower(during), upper(during)
 FROM device_bookings
+"""
+_SCALARS: Final[LiteralString] = """
+SELECT allocation_id, resource, amount, lower(during), upper(during) FROM scalar_bookings
 """
 _CLAIMS: Final[LiteralString] = """
 SELECT reservation_id, scope, resource, amount, lower(during), upper(during) FROM quota_claims
@@ -167,12 +170,15 @@ class History:
     def check_calendar(self, process: Process) -> None:
         busy = busy_in_calendar(process.calendars, self.fleet.pool_id)
         invariants.calendar_is_what_the_events_say(self.model, busy, self.clock.latest)
+        used = used_in_calendar(process.calendars, self.fleet.pool_id, "vcpu")
+        invariants.calendar_has_the_scalars(self.model, used, self.clock.latest)
 
     def _check_tables(self) -> None:
         self._held[self._seen.position] = pasts.now(self._reads)
         bookings = self.rows(_BOOKINGS)
         invariants.never_overlap(bookings)
         invariants.bookings_are_what_the_events_say(self.model, bookings, self.clock.latest)
+        invariants.scalars_are_what_the_events_say(self.model, self.rows(_SCALARS))
         invariants.claims_are_what_the_states_say(self.model, self.rows(_CLAIMS))
         invariants.queue_is_who_waits(self.model, self.rows(_QUEUE))
         invariants.ends_come_after_starts(self.model)

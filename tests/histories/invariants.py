@@ -209,6 +209,33 @@ def bookings_are_what_the_events_say(model: Model, rows: list[Row], latest: int)
         assert booked == busy, f"{atom} at {at} is {'busy' if busy else 'free'}: {[r for r in rows if r[0] == atom]}"
 
 
+def scalars_are_what_the_events_say(model: Model, rows: list[Row]) -> None:
+    """To the row: what ended is taken until it is proved free."""
+    expected = {
+        (id, scalar): (amount, hold.start, None if hold.ended else hold.end)
+        for id, hold in _named(model)
+        if not hold.freed
+        for scalar, amount in hold.scalars.items()
+    }
+    freed = {id for id, hold in _named(model) if hold.freed}
+    assert {row[:2]: row[2:] for row in rows if row[0] not in freed} == expected
+
+
+def calendar_has_the_scalars(model: Model, used: Mapping[str, list[tuple[int, int]]], latest: int) -> None:
+    """By node, from which instant on so much of `vcpu` is taken; planned maintenance takes all there is."""
+    for node_id, steps in used.items():
+        mine = [hold for hold in model.holds() if hold.node_id == node_id and not hold.freed]
+        given = {at for at, _ in steps if latest < at < FOREVER}
+        for at in sorted({*given, *instants_of(mine, latest, FOREVER)}):
+            held = [hold for hold in mine if hold.start <= at and (hold.ended or at < hold.end)]
+            taken = sum(hold.scalars.get("vcpu", 0) for hold in held)
+            shown = [amount for since, amount in steps if since <= at][-1]
+            if any(hold.reservation_id is None for hold in held):
+                assert shown >= model.nodes[node_id].scalars["vcpu"] + taken, f"{node_id} at {at} is maintained"
+            else:
+                assert shown == taken, f"{node_id} at {at}: {taken} vcpu are taken, the calendar has {shown}"
+
+
 def calendar_is_what_the_events_say(
     model: Model, stretches: Mapping[str, list[tuple[int, int | None]]], latest: int
 ) -> None:

@@ -29,12 +29,12 @@ POOLS = st.builds(
     Terms,
     st.sampled_from([0, 60]),
     st.sampled_from(["off", "off", "confirm", "enforce"]),
-    st.sampled_from(["hold", "instance"]),
+    st.sampled_from(["metal-host", "metal-host", "vps-host"]),
 )
 LINES = st.builds(
     claim.DeviceLine,
     st.just("gpu"),
-    st.integers(1, 3),
+    st.sampled_from([0, 1, 2, 3]),
     st.sampled_from([None, None, *invariants.SELECTORS]),
     st.sampled_from([None, None, claim.Colocation("numa")]),
 )
@@ -51,7 +51,7 @@ TERMS: Final[dict[str, Any]] = {
     "lease_seconds": st.sampled_from([60, 900]),
     "project": st.just("its own"),
 }
-SMALL = st.integers(1, 3).map(lambda gpus: claim.Claim((claim.DeviceLine("gpu", gpus),)))
+SMALL = st.integers(0, 3).map(lambda gpus: claim.Claim((claim.DeviceLine("gpu", gpus),)))
 PICK = st.integers(0, 1 << 16)
 ONE = st.integers(0, 1)
 NODE = st.integers(0, NODES - 1)
@@ -93,9 +93,9 @@ class Histories(Launching):
     def start(self, terms: Terms, audited: bool, asked: list[tuple[str, claim.Claim, int | None, int]]) -> None:
         """To compare all tables with the log takes as long as fifty steps: not every history ends with it."""
         self.of = type(self).begin(terms)
-        self.audited, self.budget_check = audited, terms.budget_check
+        self.audited, self.budget_check, self.hosts = audited, terms.budget_check, terms.class_ == "vps-host"
         self.clock, self.model = self.of.clock, self.of.model
-        self.for_instances = terms.binding == "instance"
+        self.for_instances = terms.class_ == "vps-host"
         self.made: list[str] = []
         self.launched: list[str] = []
         self.agents = {id: Agent() for id in self.of.fleet.nodes}
@@ -128,10 +128,16 @@ class Histories(Launching):
 
     create_more = create_some
 
+    def _suited(self, asked: claim.Claim) -> claim.Claim:
+        """To the pool: what instances run on is one node, and may be scalars alone; elsewhere it has a device."""
+        some = any(line.count for line in asked.devices)
+        if self.hosts:
+            scalars = asked.scalars if some or any(asked.scalars.values()) else {"vcpu": 3}
+            return replace(asked, nodes=1, topology=None, scalars=scalars)
+        return asked if some else replace(asked, devices=(replace(asked.devices[0], count=1), *asked.devices[1:]))
+
     def _create(self, by: int, tenant: str, asked: claim.Claim, ahead: int | None, seconds: int, **terms: Any) -> None:
-        process = self.of.processes[by]
-        if self.for_instances:
-            asked, terms = replace(asked, nodes=1, topology=None), terms | {"binding": "instance"}
+        process, asked = self.of.processes[by], self._suited(asked)
         start = self.clock.now + (ahead or 0)
         must = (
             not process.behind
@@ -151,6 +157,7 @@ class Histories(Launching):
                 scalars=asked.scalars,
                 starts_at=None if ahead is None else start,
                 duration_seconds=seconds,
+                binding="instance" if self.hosts else "hold",
                 **terms,
             )
         except errors.NotFound:

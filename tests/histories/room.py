@@ -25,6 +25,8 @@ def _on_node(model: Model, asked: Claim, node_id: str, start: int, end: int) -> 
     if not on.schedulable:
         return False
     mine = [hold for hold in model.holds() if hold.node_id == node_id]
+    if any(hold.reservation_id is None and hold.start < end and start < hold.end for hold in mine):
+        return False
     for scalar, amount in asked.scalars.items():
         for at in instants_of(mine, start, end):
             holding = [hold for hold in mine if hold.start <= at and (at < hold.end or (hold.ended and not hold.freed))]

@@ -9,8 +9,11 @@ from given import Plane
 from wellformed import REQUESTS, fill, fresh, things
 
 NO_SESSION = {"nodes.join"}
-MUTATIONS = sorted(name for name, one in OPERATIONS.items() if not one.is_query and name not in NO_SESSION)
-OF_A_CUSTOMER = ("projects.archive", "reservations.", "extensions.")
+NEVER = {"instances.resize"}
+"""Refused to everybody."""
+MUTATIONS = sorted(name for name, one in OPERATIONS.items() if not one.is_query and name not in NO_SESSION | NEVER)
+OF_AN_INSTANCE = ("instances.delete", "instances.reboot", "instances.start", "instances.stop")
+OF_A_CUSTOMER = ("projects.archive", "reservations.", "extensions.", *OF_AN_INSTANCE)
 """What only the tenant does to which the thing belongs."""
 
 

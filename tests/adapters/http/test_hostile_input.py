@@ -210,8 +210,9 @@ def test_no_path_takes_an_id_of_another_kind_case_or_length(plane: Plane, known:
         own = known[path.partition("{")[2].partition("}")[0]]
         for bad in (*IDS, own.upper(), own[:-1], own + "0", own.replace("_", "_l", 1)[:-1]):
             at = path[: path.index("{")] + bad + path[path.index("}") + 1 :]
-            raw = b"" if not isinstance(body, dict) or OPERATIONS[name].in_url else encoded(fill(body, known))
-            found = problem(send(plane.root, name, at, raw), (name, bad))
+            raw = b"" if OPERATIONS[name].in_url else body if isinstance(body, bytes) else encoded(fill(body, known))
+            kind = "application/octet-stream" if isinstance(body, bytes) else "application/json"
+            found = problem(send(plane.root, name, at, raw, content_type=kind), (name, bad))
             assert found["status"] in (404, 405, 422), (name, bad, found)
     assert written(plane, head) == []
 
