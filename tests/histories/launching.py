@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 ONE = st.integers(0, 1)
 PICK = st.integers(0, 1 << 16)
-OPEN_END = 253_402_300_799_000
 
 
 class Launching(RuleBasedStateMachine):
@@ -41,7 +40,7 @@ class Launching(RuleBasedStateMachine):
             not process.behind
             and self.budget_check == "off"
             and not self.of.model.waiting()
-            and room.fits(self.of.model, asked, now, OPEN_END, self.of.gap_ms)
+            and room.fits(self.of.model, asked, now, invariants.NO_END, self.of.gap_ms)
         )
         try:
             made = self._launch(by, tenant, size, on_node_loss=loss, max_pending_seconds=waits)
@@ -52,7 +51,7 @@ class Launching(RuleBasedStateMachine):
             assert not must, "there was room for it"
         except errors.QuotaExceeded:
             scopes = [one for one in invariants.scopes(self.of.model, tenant, None) if one is not None]
-            assert invariants.over_quota(self.of.model, scopes, invariants.amounts(asked), now, OPEN_END)
+            assert invariants.over_quota(self.of.model, scopes, invariants.amounts(asked), now, invariants.NO_END)
         except errors.BudgetExceeded:
             assert self.budget_check != "off"
         else:

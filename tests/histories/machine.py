@@ -378,7 +378,8 @@ class Histories(Launching):
         """A start that comes late keeps its end; none is before what it was admitted for."""
         assert of.claim is not None
         start = of.start or of.draft.starts_at or max(self.clock.now, of.claim.start)
-        return max(self.clock.now, start), of.end or start + of.draft.duration_seconds * 1000
+        lasts = of.draft.duration_seconds * 1000 if of.draft.instance_id is None else invariants.NO_END
+        return max(self.clock.now, start), of.end or min(start + lasts, invariants.NO_END)
 
     @rule(minutes=st.sampled_from([0, 1, 10, 60]))
     def all_goes_well(self, minutes: int) -> None:
