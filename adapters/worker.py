@@ -27,10 +27,15 @@ LEASE: Final = "singleton:reservations"
 TICK_S: Final = 0.03
 IDLE_LOOK_TICKS: Final = 30
 AT_ONCE: Final = 200
+TOGETHER: Final = 32
+"""How many begin in one append: while it is taken, nobody else can write to their nodes."""
 
 _DUE: LiteralString = """
-SELECT clock.now, ARRAY(
-    SELECT id FROM (
+SELECT clock.now, ordered.ids, ordered.starts
+FROM (SELECT database_ms() AS now OFFSET 0) AS clock, LATERAL (
+    SELECT coalesce(array_agg(id ORDER BY due_rank, due_at, id) FILTER (WHERE due_rank = 0), '{}') AS ids,
+           coalesce(array_agg(id ORDER BY due_at, id) FILTER (WHERE due_rank = 1), '{}') AS starts
+    FROM (SELECT id, due_rank, due_at FROM (
         (SELECT id, due_rank, due_at FROM reservations
          WHERE due_rank = 0 AND due_at <= clock.now AND NOT id = ANY(%(resting)s)
          ORDER BY due_at, id LIMIT %(most)s)
@@ -42,9 +47,8 @@ SELECT clock.now, ARRAY(
         (SELECT id, 0, since FROM open_drafts
          WHERE since <= clock.now - %(draft_ms)s AND NOT id LIKE 'rsv@_%%' ESCAPE '@' AND NOT id = ANY(%(resting)s)
          ORDER BY since, id LIMIT %(most)s)
-    ) AS due ORDER BY due_rank, due_at, id LIMIT %(most)s
-)
-FROM (SELECT database_ms() AS now OFFSET 0) AS clock
+    ) AS due ORDER BY due_rank, due_at, id LIMIT %(most)s) AS first
+) AS ordered
 """
 """After an outage all ends that are overdue come first: each may be what a start waits for.
 
@@ -98,13 +102,29 @@ class Worker:
             return
         self._ticks += 1
         began_s = self._monotonic()
-        now, due = self._due()
+        now, due, starts = self._due()
         running = presence.begun(self._last, fence.epoch, began_s, now, TTL_S)
         for id in due:
+            self._controller.one(partial(self._step, id, fence, running.back_at), id)
+        for id in self._start(starts, fence):
             self._controller.one(partial(self._step, id, fence, running.back_at), id)
         self._replace(fence)
         self._schedule(fence)
         self._last = replace(running, ended_s=self._monotonic())
+
+    def _start(self, ids: list[str], fence: Fence) -> list[str]:
+        """Those that begin now, many to an append; says which are to begin alone, each with its own trouble."""
+        left: list[str] = []
+        for at in range(0, len(ids), TOGETHER):
+            some = ids[at : at + TOGETHER]
+            try:
+                left += timekeeper.start(self._ports.store, some, fence) if len(some) > 1 else some
+            except (errors.Fenced, errors.Unavailable, psycopg.OperationalError):
+                raise
+            except Exception as fault:
+                log.warning("%d reservations cannot begin together, each begins alone: %r", len(some), fault)
+                left += some
+        return left
 
     def _step(self, id: str, fence: Fence, back_at: int) -> int | None:
         if id.startswith("ext_"):
@@ -175,8 +195,8 @@ class Worker:
                 self._controller.one(partial(self._ports.store.load, id), id)
             self._unreadable |= set(queue).intersection(self._resting.ids()) - resting
 
-    def _due(self) -> tuple[int, list[str]]:
-        """The database's clock in epoch ms, and what is due by it."""
+    def _due(self) -> tuple[int, list[str], list[str]]:
+        """The database's clock in epoch ms, and what is due by it: what ends or else, and what begins."""
         params = {"resting": self._resting.ids(), "most": AT_ONCE, "draft_ms": reservation_terms.DRAFT_MS}
         with self._pool.connection() as connection:
             row = connection.execute(_DUE, params, prepare=True).fetchone()

@@ -9,8 +9,8 @@ from pathlib import Path
 UP = "guest is up"
 SEED = "seed: cidata"
 OFF = "power button"
-FULL = "written"
 
+_TEXTS = {"up": f"{UP}\r\n", "seed": SEED[:6], "line": "\r\n", "off": f"{OFF}\r\n"}
 _ORIGIN = 0x7C00
 _BUFFER = 0x8000
 _VOLUME_ID = _BUFFER + 40
@@ -78,13 +78,7 @@ def boot_sector(fills: bool = False) -> bytes:
     code.short("eb", "print")
     code.name("printed")
     code.raw("c3")
-    for name, text in (
-        ("up", UP + "\r\n"),
-        ("seed", SEED[:6]),
-        ("line", "\r\n"),
-        ("off", OFF + "\r\n"),
-        ("full", FULL + "\r\n"),
-    ):
+    for name, text in _TEXTS.items():
         code.name(name)
         code.bytes += text.encode() + b"\0"
     code.name("packet")
@@ -96,9 +90,13 @@ def boot_sector(fills: bool = False) -> bytes:
     return made.ljust(510, b"\0") + b"\x55\xaa"
 
 
-def raw(path: Path, fills: bool = False) -> Path:
+def disk(fills: bool = False) -> bytes:
     """A raw image of 1 MiB."""
-    path.write_bytes(boot_sector(fills).ljust(1 << 20, b"\0"))
+    return boot_sector(fills).ljust(1 << 20, b"\0")
+
+
+def raw(path: Path, fills: bool = False) -> Path:
+    path.write_bytes(disk(fills))
     return path
 
 

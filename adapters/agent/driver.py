@@ -1,11 +1,12 @@
 """What runs instances on a node: the port behind which QEMU stands, or a simulation (domain.md §6, §7: runtime)."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from msgspec import Struct
 
+from domain import inventory
 from domain.node_spec import Image, Instance, InstanceStatus
 
 Changed = Callable[[], Awaitable[None]]
@@ -94,6 +95,9 @@ class Driver(Protocol):
 
     def console(self, instance_id: str) -> Console | None:
         """None where it has written nothing."""
+
+    def lent(self) -> Sequence[inventory.Gpu]:
+        """GPUs that instances have so that the host itself does not show them; they are this node's all the same."""
 
     async def close(self) -> None:
         """The agent ends: watch no longer. Instances go on as they are."""

@@ -63,7 +63,8 @@ class Agent:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._watch = Watch(partial(_look, settings.root), settings.inventory_seconds)
+        self._instances = Instances()
+        self._watch = Watch(partial(_look, settings.root, self._instances), settings.inventory_seconds)
         self._stop = asyncio.Event()
         self._upgraded = False
 
@@ -137,9 +138,11 @@ class Agent:
             await session.tell_inventory()
 
         holds = Holds(settings.cdi, boot_id, news, settings.root)
-        instances = Instances()
+        instances = self._instances
         cache = Cache(settings.server, settings.state / "images", lambda: _images(session.spec))
         instances.driver = await self._driver(cache, instances)
+        if instances.driver is not None and instances.driver.lent():
+            await watch.look()
         host = Host(
             state=settings.state,
             root=settings.root,
@@ -231,6 +234,10 @@ def _alone(state: Path) -> Iterator[None]:
         os.close(lock)
 
 
-def _look(root: Path) -> NodeInventory:
+def _look(root: Path, instances: Instances) -> NodeInventory:
+    """What is seen of the machine, and the GPUs of it that an instance has."""
+    lent = instances.driver.lent() if instances.driver else ()
     found = collect.collect(root)
-    return replace(found, software=replace(found.software, agent=f"better-compute {VERSION}"))
+    seen = {card.uuid for card in found.gpus}
+    gpus = (*found.gpus, *(card for card in lent if card.uuid not in seen))
+    return replace(found, gpus=gpus, software=replace(found.software, agent=f"better-compute {VERSION}"))

@@ -1,13 +1,14 @@
 """Instances that do not exist: what a driver does with them takes time, and fails where it is told to."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Final, Literal
 
 from msgspec import Struct
 
 from adapters.agent.driver import Changed, Console, Failed, Held, Wanted
+from domain import inventory
 from domain.node_spec import Instance, InstanceStatus, Observed
 
 Act = Literal["bring", "take away", "reboot"]
@@ -75,6 +76,9 @@ class SimulatedDriver:
         for one in self._held.values():
             if one.state != "provisioning":
                 one.state, one.reason = "stopped", None
+
+    def lent(self) -> Sequence[inventory.Gpu]:
+        return ()
 
     def held(self) -> Mapping[str, Held]:
         return {id: Held(one.instance.allocation_id, _status(one)) for id, one in self._held.items()}

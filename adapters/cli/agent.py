@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
+    from adapters.agent.driver import Make
     from adapters.agent.simulate import Fleet, Member, Model
 
 _SPARE_FILES = 256
@@ -44,6 +45,15 @@ def _program(context: click.Context, option: click.Parameter, value: str | None)
     if words == ():
         raise click.BadParameter("it is a command line, and this one is empty")
     return words
+
+
+def _network(context: click.Context, option: click.Parameter, value: str) -> str | None:
+    from adapters.agent.qemu import settings
+
+    try:
+        return settings.network(value)
+    except ValueError as wrong:
+        raise click.BadParameter(str(wrong)) from None
 
 
 _SERVER = click.option(
@@ -81,6 +91,18 @@ _DIRECTORY = click.Path(file_okay=False, path_type=Path)
 @click.option(
     "--upgrade-command", callback=_program, help="given a version, installs it; without it the agent has none"
 )
+@click.option("--driver", type=click.Choice(["qemu"]), help="what runs instances here; without it none can")
+@click.option(
+    "--network",
+    "bridge",
+    default="user",
+    show_default=True,
+    metavar="user|bridge=NAME",
+    callback=_network,
+    help="of instances: one of QEMU's own each, in which they reach what this host reaches, or a bridge of the host",
+)
+@click.option("--accelerator", type=click.Choice(["kvm", "tcg"]), help="default: KVM where /dev/kvm can be opened")
+@click.option("--qemu-user", help="whom QEMU becomes once it has opened its files; default: the agent's own user")
 def run(**given: Any) -> None:
     """Make this machine a node and keep it one, until SIGTERM."""
     from adapters import telemetry
@@ -100,6 +122,7 @@ def run(**given: Any) -> None:
         inventory_seconds=given["inventory_seconds"],
         reboot=given["reboot_command"],
         upgrade=given["upgrade_command"],
+        make_driver=_driver(given),
     )
 
     async def stay() -> bool:
@@ -112,6 +135,16 @@ def run(**given: Any) -> None:
         sys.exit(1)
     if upgraded:
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+
+
+def _driver(given: dict[str, Any]) -> "Make | None":
+    from adapters.agent.qemu import driver, settings
+
+    if given["driver"] is None:
+        return None
+    return driver.make(
+        settings.Settings(bridge=given["bridge"], accelerator=given["accelerator"], user=given["qemu_user"])
+    )
 
 
 @agent.command()

@@ -3,11 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
+from msgspec.structs import replace
+
 from commands import ending, instance_places, members, missing
 from commands.acting import act, following
-from commands.ports import Loaded, Store
-from domain import node, node_spec, pool, reservation, reservation_life, reservation_terms
-from domain.event import Change, Fence
+from commands.gathering import Gathered, Loads
+from commands.ports import Loaded, Race, Store
+from domain import errors, node, node_spec, pool, reservation, reservation_life, reservation_terms
+from domain.event import Append, Change, Fence, Meta
 
 JOB = "timekeeper"
 
@@ -69,7 +72,7 @@ def step(store: Store, reservation_id: str, fence: Fence, back_at: int = 0) -> i
                 reason = _EXPIRES.get(state.status, "WindowPassed")
                 return [Change(reservation_id, loaded.version, (reservation.Expired(reason, now),))]
             case "start":
-                return _bind(store, reservation_id, loaded, now)
+                return _bind(store, reservation_id, loaded, now, bool(store.blockers(reservation_id)))
             case "activate" if not store.blockers(reservation_id):
                 return [Change(reservation_id, loaded.version, tuple(reservation_terms.activation(state, now)))]
             case "replace":
@@ -81,7 +84,40 @@ def step(store: Store, reservation_id: str, fence: Fence, back_at: int = 0) -> i
     return act(store, following(f"controller:{JOB}", cause.state.admission_id, cause), decide, fence)
 
 
-def _bind(store: Store, reservation_id: str, loaded: Loaded, now: int) -> list[Change]:
+def start(store: Store, reservation_ids: Sequence[str], fence: Fence) -> list[str]:
+    """Let those begin whose time has come, in a handful of queries and one append; what is left is to go alone."""
+    now = store.now()
+    known, wanted = _beginning(store, reservation_ids, now)
+    blocked = store.blocked(wanted) if wanted else set()
+    gathered = Gathered(store, known)
+    for id in wanted:
+        loaded = gathered.load(id)
+        meta = following(f"controller:{JOB}", loaded.state.admission_id, loaded)
+        gathered.add(replace(change, meta=meta) for change in _bind(gathered, id, loaded, now, id in blocked))
+    try:
+        if changes := gathered.changes():
+            store.append(Append(changes, Meta(f"controller:{JOB}"), fence))
+    except Race:
+        return list(reservation_ids)
+    except errors.Refusal as refusal:
+        if isinstance(refusal, errors.Fenced | errors.Unavailable):
+            raise
+        return list(reservation_ids)
+    return [id for id in reservation_ids if id not in wanted]
+
+
+def _beginning(store: Store, ids: Sequence[str], now: int) -> tuple[dict[str, Loaded], list[str]]:
+    """All that the beginning of these is about, and those that are to begin."""
+    found = dict(zip(ids, store.load_all(ids), strict=True))
+    placed: dict[str, reservation.State] = {id: of.state for id, of in found.items() if due(of.state, now) == "start"}
+    streams = {a.node_id for of in placed.values() for a in of.allocations}
+    streams |= {of.instance_id for of in placed.values() if of.instance_id}
+    streams |= {of.draft.pool_id for of in placed.values() if of.draft}
+    about = sorted(streams)
+    return found | dict(zip(about, store.load_all(about), strict=True)) if about else found, list(placed)
+
+
+def _bind(loads: Loads, reservation_id: str, loaded: Loaded, now: int, blocked: bool) -> list[Change]:
     """Every node's NodeSpec gets its allocation, and the instance that is to run on it, in the same append."""
     state: reservation.State = loaded.state
     assert state.draft is not None
@@ -89,15 +125,15 @@ def _bind(store: Store, reservation_id: str, loaded: Loaded, now: int) -> list[C
     told: list[Change] = []
     gone: set[str] = set()
     for allocation in state.allocations:
-        on_node = store.load(allocation.node_id)
+        on_node = loads.load(allocation.node_id)
         spec: node.State = on_node.state
         generation = generations[allocation.node_id] = spec.generation + 1
         added = node_spec.Allocation(allocation.id, reservation_id, allocation.cdi_devices)
-        brings = instance_places.coming(store, state, allocation, generation, now)
+        brings = instance_places.coming(loads, state, allocation, generation, now)
         event = node.SpecChanged(generation=generation, added=(added,), instances=brings.instances)
         told += [Change(allocation.node_id, on_node.version, (event,)), *brings.changes]
         gone |= missing.already(spec, allocation.atoms)
-    of: pool.State = store.load(state.draft.pool_id).state
-    waits_for = "AtomNotReleased" if store.blockers(reservation_id) else None
+    of: pool.State = loads.load(state.draft.pool_id).state
+    waits_for = "AtomNotReleased" if blocked else None
     started = reservation.BindingStarted(generations, now, now + of.policy.bind_timeout * 1000, waits_for)
     return [Change(reservation_id, loaded.version, (started, *members.lacks(state, gone, now))), *told]

@@ -402,5 +402,5 @@ def test_what_is_due_is_found_without_looking_at_what_is_due_some_day(house: Hou
         found = connection.execute(worker._DUE, asked).fetchone()
     assert row is not None
     assert found is not None
-    assert found[1] == [due]
+    assert found[2] == [due]
     assert looked_at(row[0][0]["Plan"]) <= 4

@@ -56,6 +56,11 @@ class Running:
         assert answer.is_success, answer.text
         return answer.json()
 
+    def upload(self, path: str, content: bytes, who: str = "root") -> None:
+        headers = {"authorization": f"Bearer {self._tokens[who]}", "content-type": "application/octet-stream"}
+        answer = self._http.put(f"/v1/{path}", content=content, headers=headers)
+        assert answer.is_success, answer.text
+
     def stop(self) -> None:
         self._http.close()
         self.process.send_signal(signal.SIGINT)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from adapters.instances_worker import InstancesWorker
+from adapters.worker import Worker
 from commands import agents, instance_consoles, status_batches
 from commands.controllers import instances as controller
 from commands.ports import Store
@@ -371,6 +372,29 @@ def test_many_nodes_are_heard_in_a_handful_of_queries(plane: Plane, monkeypatch:
         counts[nodes] = sorted(counting.calls)
         assert [shown(plane, one["id"])["state"] for one in made] == ["running"] * nodes
     assert counts[2] == counts[8]
+
+
+def test_what_begins_at_once_begins_in_one_append(plane: Plane) -> None:
+    pool_id, nodes = plane.hosts(nodes=2)
+    plane.wired.worker.stop()
+    made = [plane.instance(pool_id) for _ in range(4)]
+    plane.settle()
+    worker = Worker(plane.wired.ports, plane.wired.reads, plane.wired.calendars, "me")
+    deadline = time.monotonic() + DEADLINE_S
+    while not worker.tick():
+        assert time.monotonic() < deadline
+    plane.settle()
+    appends = {_began(plane, one["reservationId"]).part.append for one in made}
+    assert len(appends) == 1
+    assert [shown(plane, one["id"])["state"] for one in made] == ["provisioning"] * 4
+    assert sum(len(plane.store.load(id).state.instances) for id in nodes) == 4
+    metas = {_began(plane, one["reservationId"]).meta.admission for one in made}
+    assert metas == {one["admissionId"] for one in made}, "each is told of whoever was admitted"
+
+
+def _began(plane: Plane, reservation_id: str) -> Any:
+    (found,) = [one for one in plane.store.history(reservation_id) if isinstance(one.event, reservation.BindingStarted)]
+    return found
 
 
 class Counting:

@@ -42,7 +42,7 @@ class Qemu:
 
     def lent(self) -> tuple[inventory.Gpu, ...]:
         """GPUs that machines have: the host's own driver does not show them, yet they are this node's."""
-        return tuple(one.gpu for life in self._lives.values() for one in life.lent())
+        return tuple(one.gpu for life in list(self._lives.values()) for one in life.lent())
 
     async def bring(self, wanted: Wanted) -> None:
         id = wanted.instance.id

@@ -2,8 +2,6 @@
 
 import asyncio
 import contextlib
-import shutil
-from pathlib import Path
 from typing import Any, Final
 
 from msgspec import Struct
@@ -70,12 +68,19 @@ class Life:
             self._show("failed", Failed("RecordDamaged", f"{self.directory / record.NAME} cannot be read"))
         elif process is not None:
             self._show("stopping" if known.stopping else "running")
-            try:
-                await self._connected()
-            except Failed as why:
-                self._show("failed", why)
+            await self._look()
         elif known.started or known.instance.desired == "stopped":
             self._show("stopped")
+
+    async def _look(self) -> None:
+        """A machine that waits shall be brought on; a reboot that was cut short leaves one so."""
+        try:
+            if await power.waits(await self._connected()):
+                self._show("stopped")
+        except Failed as why:
+            self._show("failed", why)
+        except QmpError as why:
+            self._show("failed", Failed("NotAnswering", str(why)))
 
     async def bring(self, wanted: Wanted) -> None:
         try:
@@ -104,8 +109,14 @@ class Life:
         self._off.clear()
         try:
             await power.reboot(line, self._off, self._host.settings.stop_seconds)
-        except QmpError as why:
-            raise Failed("NotRebooted", str(why)) from None
+        except BaseException as why:
+            if self._off.is_set():
+                self._show("stopped")
+            if isinstance(why, QmpError):
+                raise Failed("NotRebooted", str(why)) from None
+            raise
+        finally:
+            self._cause = None
 
     async def take_away(self) -> None:
         """Its power is cut, for its disk goes with it; the record goes last."""
@@ -125,7 +136,7 @@ class Life:
         if self._record is not None:
             await vfio.give_back(self._record.lent, self._host.means.root)
         await network.unplug(self.id, self._host.means.root, self._host.run)
-        await asyncio.to_thread(_remove, self.directory)
+        await asyncio.to_thread(record.remove, self.directory)
         self._record = None
 
     async def close(self) -> None:
@@ -182,7 +193,10 @@ class Life:
             return False
         line = await self._connected()
         try:
-            if not await power.goes_on(line):
+            status = await power.goes_on(line)
+            if status == "io-error":
+                raise Failed(self._status.reason or "DiskFailed", self._status.detail or "")
+            if status in power.BROKEN:
                 assert self._process is not None
                 await self._process.kill()
                 await self._let_go()
@@ -268,8 +282,6 @@ class Life:
         elif event == "BLOCK_IO_ERROR" and data.get("action") == "stop":
             reason = "NoSpace" if data.get("nospace") else "DiskFailed"
             self._show("failed", Failed(reason, f"the machine waits: {data.get('reason', '')}"))
-        elif event == "RESUME" and self._status.state == "failed":
-            self._show("running")
 
     def _show(self, state: Observed, why: Failed | None = None) -> None:
         shown = InstanceStatus(state, why.reason[:63] if why else None, (why.detail[:255] or None) if why else None)
@@ -282,14 +294,3 @@ class Life:
     async def _tell(self) -> None:
         """Beside the act that it tells of: to wait for who is told could be to wait for the act itself."""
         await self._host.means.changed()
-
-
-def _remove(directory: Path) -> None:
-    if not directory.exists():
-        return
-    for path in directory.iterdir():
-        if path.name != record.NAME:
-            path.unlink()
-    (directory / record.NAME).unlink(missing_ok=True)
-    shutil.rmtree(directory)
-    durable.sync_directory(directory.parent)

@@ -124,8 +124,10 @@ def _disks(instance: Instance, parts: Parts, virtio: str) -> list[str]:
 
 
 def _network(instance: Instance, parts: Parts, virtio: str) -> list[str]:
+    """Without its ROM a machine does not look for something to boot on the network."""
     back = "user,id=net" if parts.tap is None else f"tap,id=net,ifname={parts.tap},script=no,downscript=no"
-    return ["-netdev", back, "-device", f"virtio-net-{virtio},netdev=net,mac={mac(instance.id)}"]
+    rom = ",romfile=" if virtio == "pci" else ""
+    return ["-netdev", back, "-device", f"virtio-net-{virtio},netdev=net,mac={mac(instance.id)}{rom}"]
 
 
 def _gpus(parts: Parts) -> list[str]:

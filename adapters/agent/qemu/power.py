@@ -9,7 +9,9 @@ from adapters.agent.qemu.qmp import Qmp, QmpError
 
 PRESS_SECONDS: Final = 10.0
 """A guest that is still booting does not notice its power button: it is pressed again."""
-_BROKEN: Final = ("internal-error", "guest-panicked", "watchdog")
+BROKEN: Final = ("internal-error", "guest-panicked", "watchdog")
+"""States that end with the machine alone."""
+_MOMENT_SECONDS: Final = 0.5
 _AGAIN_SECONDS: Final = 0.05
 _TRIES: Final = 100
 
@@ -20,21 +22,26 @@ async def as_usual(line: Qmp) -> None:
         await line.ask("set-action", shutdown="poweroff")
 
 
-async def goes_on(line: Qmp) -> bool:
-    """Make it run if it waits; False where it cannot."""
-    status = (await line.ask("query-status"))["status"]
-    if status in _BROKEN:
-        return False
+async def goes_on(line: Qmp) -> str:
+    """Make it run if it waits, and answer in which state it is a moment later."""
+    status = await _status(line)
     if status == "shutdown":
         await _reset(line)
     elif status in ("io-error", "paused", "prelaunch"):
         await line.ask("cont")
-    return True
+    else:
+        return status
+    await asyncio.sleep(_MOMENT_SECONDS)
+    return await _status(line)
+
+
+async def waits(line: Qmp) -> bool:
+    return await _status(line) not in ("running", "suspended")
 
 
 async def off(line: Qmp, ended: Callable[[float], Awaitable[bool]], seconds: float) -> None:
     """Ask its guest to shut down, for so long; then end it without."""
-    if (await line.ask("query-status"))["status"] in ("running", "suspended"):
+    if not await waits(line):
         while seconds > 0:
             await line.ask("system_powerdown")
             if await ended(min(seconds, PRESS_SECONDS)):
@@ -67,3 +74,7 @@ async def _reset(line: Qmp) -> None:
             return
         await asyncio.sleep(_AGAIN_SECONDS)
     raise QmpError("it did not go on after it was reset")
+
+
+async def _status(line: Qmp) -> str:
+    return str((await line.ask("query-status"))["status"])

@@ -42,3 +42,15 @@ def read(directory: Path) -> Record | None:
         return msgspec.json.decode((directory / NAME).read_bytes(), type=Record)
     except (OSError, msgspec.MsgspecError):
         return None
+
+
+def remove(directory: Path) -> None:
+    """With all that is in it; the record goes last."""
+    if not directory.exists():
+        return
+    for path in directory.iterdir():
+        if path.name != NAME:
+            path.unlink()
+    (directory / NAME).unlink(missing_ok=True)
+    directory.rmdir()
+    durable.sync_directory(directory.parent)

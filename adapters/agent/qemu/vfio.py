@@ -5,8 +5,9 @@ apart; a driver is chosen with `driver_override`, and `drivers_probe` binds it.
 """
 
 import asyncio
+import contextlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -22,12 +23,47 @@ _BRIDGE: Final = "0x06"
 _WRITE_SECONDS: Final = 30.0
 
 
+Write = Callable[[Path, str], Awaitable[None]]
+"""To a file of sysfs."""
+
+
 class Lent(Struct, frozen=True, rename="camel"):
     """A GPU as the driver showed it, and every PCI address that goes with it."""
 
     gpu: inventory.Gpu
     address: str
     group: tuple[str, ...]
+
+
+async def write(path: Path, text: str, seconds: float = _WRITE_SECONDS) -> None:
+    """A driver that is in use makes who unbinds it wait, perhaps for ever; raises Failed after so long."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[None] = loop.create_future()
+
+    def settle(problem: OSError | None) -> None:
+        if done.done():
+            return
+        if problem is None:
+            done.set_result(None)
+        else:
+            done.set_exception(problem)
+
+    def work() -> None:
+        problem = None
+        try:
+            path.write_text(text)
+        except OSError as why:
+            problem = why
+        with contextlib.suppress(RuntimeError):  # nobody waits any more
+            loop.call_soon_threadsafe(settle, problem)
+
+    threading.Thread(target=work, daemon=True).start()
+    try:
+        await asyncio.wait_for(done, seconds)
+    except TimeoutError:
+        raise Failed("DeviceBusy", f"{path}: not written in {seconds:g} s, its driver is in use") from None
+    except OSError as why:
+        raise Failed("DeviceBusy", f"{path}: {why.strerror}") from None
 
 
 async def find(cdi_devices: Sequence[str], root: Path, run: program.Run = program.run) -> tuple[Lent, ...]:
@@ -57,7 +93,7 @@ async def find(cdi_devices: Sequence[str], root: Path, run: program.Run = progra
     return tuple(lent)
 
 
-async def take(lent: Sequence[Lent], root: Path, run: program.Run = program.run) -> None:
+async def take(lent: Sequence[Lent], root: Path, run: program.Run = program.run, write: Write = write) -> None:
     """Bind them all to vfio-pci; one that is already stays so. Raises Failed."""
     if not lent:
         return
@@ -69,14 +105,14 @@ async def take(lent: Sequence[Lent], root: Path, run: program.Run = program.run)
         if _driver(one.address, root) == "nvidia":
             await run(("nvidia-smi", "-i", one.address, "-pm", "0"))
         for address in one.group:
-            await _bind(address, DRIVER, root)
+            await _bind(address, DRIVER, root, write)
 
 
-async def give_back(lent: Sequence[Lent], root: Path) -> None:
+async def give_back(lent: Sequence[Lent], root: Path, write: Write = write) -> None:
     """To whatever driver the host has for them; raises Failed while vfio-pci keeps one."""
     for one in lent:
         for address in one.group:
-            await _bind(address, "", root)
+            await _bind(address, "", root, write)
 
 
 def is_taken(one: Lent, root: Path) -> bool:
@@ -122,7 +158,7 @@ def _driver(address: str, root: Path) -> str | None:
     return link.resolve().name if link.exists() else None
 
 
-async def _bind(address: str, driver: str, root: Path) -> None:
+async def _bind(address: str, driver: str, root: Path, write: Write) -> None:
     """To the driver of this name, or with none to the one that the kernel finds."""
     device = root / _DEVICES / address
     now = _driver(address, root)
@@ -130,36 +166,10 @@ async def _bind(address: str, driver: str, root: Path) -> None:
         raise Failed("DeviceMissing", f"no PCI device {address}")
     if now == driver or (not driver and now not in (DRIVER, None)):
         return
-    await _write(device / "driver_override", driver + "\n")
+    await write(device / "driver_override", driver + "\n")
     if now is not None:
-        await _write(device / "driver/unbind", address)
-    await _write(root / "sys/bus/pci/drivers_probe", address)
+        await write(device / "driver/unbind", address)
+    await write(root / "sys/bus/pci/drivers_probe", address)
     now = _driver(address, root)
     if (driver and now != driver) or now == DRIVER != driver:
         raise Failed("DeviceBusy", f"{address} is with {now or 'no driver'}, not {driver or 'its own'}")
-
-
-async def _write(path: Path, text: str) -> None:
-    """A driver that is in use makes who unbinds it wait, perhaps for ever: this waits no longer than it is sensible."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[None] = loop.create_future()
-
-    def settle(problem: OSError | None) -> None:
-        if not done.done():
-            done.set_exception(problem) if problem else done.set_result(None)
-
-    def write() -> None:
-        problem = None
-        try:
-            path.write_text(text)
-        except OSError as why:
-            problem = why
-        loop.call_soon_threadsafe(settle, problem)
-
-    threading.Thread(target=write, daemon=True).start()
-    try:
-        await asyncio.wait_for(done, _WRITE_SECONDS)
-    except TimeoutError:
-        raise Failed("DeviceBusy", f"{path}: not written in {_WRITE_SECONDS:g} s, its driver is in use") from None
-    except OSError as why:
-        raise Failed("DeviceBusy", f"{path}: {why.strerror}") from None

@@ -3,23 +3,17 @@
 import asyncio
 import contextlib
 import hashlib
-import shutil
-import subprocess
 from pathlib import Path
 
-import pytest
-
+import qemus
 import tiny_guest
 from adapters.agent.driver import Failed, Means, Seed, Wanted
 from adapters.agent.qemu import processes
 from adapters.agent.qemu.driver import make
-from adapters.agent.qemu.settings import QEMU, QEMU_IMG, Settings
+from adapters.agent.qemu.settings import Settings
 from domain.node_spec import Image, Instance
 
-MISSING = [tool for tool in (QEMU, QEMU_IMG) if shutil.which(tool) is None]
-needs_qemu = pytest.mark.skipif(
-    bool(MISSING), reason=f"{' and '.join(MISSING)} missing: apt-get install qemu-system-x86 qemu-utils"
-)
+needs_qemu = qemus.needed
 SETTINGS = Settings(accelerator="tcg", stop_seconds=20.0)
 
 
@@ -122,9 +116,3 @@ async def node(directory: Path, **fields):
         yield made
     finally:
         await made.end()
-
-
-def machines() -> list[str]:
-    """The QEMUs of this user now."""
-    listed = subprocess.run(["ps", "-eo", "args="], capture_output=True, text=True, check=True)
-    return [line for line in listed.stdout.splitlines() if line.split()[0].endswith(QEMU)]

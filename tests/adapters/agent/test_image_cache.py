@@ -59,6 +59,14 @@ async def test_an_image_is_fetched_once_with_the_token_and_given_out_with_its_by
 
 
 @scenario
+async def test_an_image_is_read_each_time_though_nobody_wrote_to_it(depot, kept):
+    await kept.get()
+    read = kept.path.stat().st_mtime_ns
+    await kept.get()
+    assert kept.path.stat().st_mtime_ns > read
+
+
+@scenario
 async def test_many_at_once_fetch_it_once(depot, kept):
     paths = await asyncio.gather(*(kept.get() for _ in range(8)))
     assert set(paths) == {kept.path}

@@ -174,6 +174,32 @@ async def test_a_reboot_shuts_the_guest_down_and_boots_it_in_the_same_machine(tm
 
 
 @scenario
+async def test_a_reboot_that_was_cut_short_is_made_up_for(tmp_path):
+    async with node(tmp_path) as here:
+        await here.driver.bring(wanted(here.image))
+        await here.until_printed(tiny_guest.SEED)
+        line = here.driver._lives["inst_1"]._qmp
+        await line.ask("set-action", shutdown="pause")
+        await line.ask("system_powerdown")
+        await here.until_printed(tiny_guest.OFF)
+        await here.driver.close()
+        await here.start()
+        await here.until(lambda: here.status().state in ("stopped", "running"))
+        await here.driver.bring(wanted(here.image))
+        await here.until_printed(tiny_guest.UP, 2)
+        assert here.status().state == "running"
+        begun = asyncio.create_task(here.driver.reboot("inst_1"))
+        await here.until_printed(tiny_guest.OFF, 2)
+        begun.cancel()
+        await asyncio.gather(begun, return_exceptions=True)
+        await here.driver.bring(wanted(here.image))
+        await here.until_printed(tiny_guest.UP, 3)
+        await here.until_printed(tiny_guest.SEED, 3)
+        await here.driver.bring(wanted(here.image, desired="stopped"))
+        assert not alive()
+
+
+@scenario
 async def test_what_does_not_run_is_not_rebooted(tmp_path):
     async with node(tmp_path) as here:
         with pytest.raises(Failed, match="NotRunning"):
