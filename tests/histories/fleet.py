@@ -82,7 +82,7 @@ class Fleet:
         vouched = image.Verified("ed25519", signer.key_id, "who", "a signature", 1, now)
         return [
             *sizes,
-            Change(image_signers.stream(ROOT), 0, (image_signers.Changed(ROOT, (signer,), (), "who", now),)),
+            Change(image_signers.STREAM, 0, (image_signers.Changed(ROOT, (signer,), (), "who", now),)),
             Change(self.image_id, 0, (registered, image.Stored(512, now), vouched)),
         ]
 
