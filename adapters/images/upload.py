@@ -39,24 +39,20 @@ class Uploads:
         self.perform = perform
         self._expect = expect
         self._spare = spare
-        self._promised = 0
-        self._guard = Lock()
 
     def begin(self, operation: Operation, asked: Any, call: Call) -> "Upload":
         """Refuses before a byte is read: who may not, what cannot come, and what the disk has no room for."""
         expected = self._expect(operation, asked, call)
-        with self._guard, _disk():
-            room = self.blobs.room() - self._spare - self._promised
+        with _disk():
+            room = self.room()
             if expected.size_bytes > room:
                 raise _full(f"the image has {expected.size_bytes} bytes, and the plane has room for {max(0, room)}")
             path, file = self.blobs.fresh()
-            self._promised += expected.size_bytes
         return Upload(self, expected, path, file, lambda content: (operation, asked, replace(call, content=content)))
 
-    def came(self, size: int) -> None:
-        """So much of what was promised room is on the disk, or does not come."""
-        with self._guard:
-            self._promised -= size
+    def room(self) -> int:
+        """Bytes that uploads may still take. None is kept for who has only said that it will send: it may never."""
+        return self.blobs.room() - self._spare
 
 
 class Upload:
@@ -89,9 +85,10 @@ class Upload:
                 raise formats.wrong(f"more than the {self.size} bytes that were registered came")
             if self._file.closed:
                 return
+            if len(piece) > self._uploads.room():
+                raise _full("the plane's disk is full")
             self._file.write(piece)
             self._hash.update(piece)
-            self._uploads.came(len(piece))
             self._written += len(piece)
             self._look(piece)
 
@@ -112,7 +109,6 @@ class Upload:
                 self._path.unlink(missing_ok=True)
             with contextlib.suppress(OSError):
                 self._file.close()
-            self._uploads.came(self.size - self._written)
 
     def _look(self, piece: bytes) -> None:
         """Judge the format by the first bytes, so that what is refused is refused early."""

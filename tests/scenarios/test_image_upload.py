@@ -14,8 +14,9 @@ import pytest
 import disks
 from adapters.images import upload as uploading
 from adapters.images.blobs import Directory
-from domain import image
+from domain import errors, image
 from domain.event import Append, Change, Meta
+from domain.image_content import Expected
 from given import Client, Plane
 
 BYTES = {"content_type": "application/octet-stream"}
@@ -172,6 +173,21 @@ def test_a_disk_without_room_refuses_before_a_byte_comes(plane: Plane, monkeypat
     answer = put(plane.acme, image_id, DISK)
     assert problem(answer)[:2] == (503, "STORAGE_FULL")
     assert answer.headers["retry-after"] == "300"
+    assert files(plane) == []
+
+
+def test_an_upload_that_does_not_come_keeps_no_room_from_others(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=uploading.SPARE + len(DISK)))
+    expected = Expected(hashlib.sha256(DISK).hexdigest(), len(DISK), "raw", "os")
+    uploads = uploading.Uploads(plane.wired.blobs, lambda *_: expected, plane.wired.dispatcher)
+    stalled = uploads.begin(None, None, None)  # type: ignore[arg-type]
+    other = uploads.begin(None, None, None)  # type: ignore[arg-type]
+    other.write(DISK[:512])
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=uploading.SPARE + 511))
+    with pytest.raises(errors.StorageFull):
+        other.write(DISK[512:1024])
+    stalled.drop()
+    other.drop()
     assert files(plane) == []
 
 
