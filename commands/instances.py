@@ -99,6 +99,7 @@ def create(command: Create, unit: Unit) -> Outcome:
     if vouched:
         launching.must_start(unit, image)
     asked = stored or Asked(instance_id, _draft(command, own, image.image, content, unit))
+    launching.must_fit(image, asked.draft.flavor)
     if not asked.draft.owned:
         unit.decide(unit.resolve(RESERVATION, asked.draft.reservation_id, "reservationId"))
     if not asked.version and unit.ports.authorizer.needs_committed_draft:
