@@ -166,9 +166,10 @@ class _Walk:
             held = self._owed.get(member.node_id, ())
             if window[0] > self._now and any(set(booking.atoms).intersection(member.atoms) for booking in held):
                 return set(self._owed)
-            owed = {name: sum(booking.scalars.get(name, 0) for booking in held) for name in member.scalars}
-            if any(n and member.scalars[name] > self._left(member.node_id, name, window) - n for name, n in owed.items()):
-                owing.add(member.node_id)
+            for name, amount in member.scalars.items():
+                owed = sum(booking.scalars.get(name, 0) for booking in held)
+                if owed and amount + owed > self._left(member.node_id, name, window):
+                    owing.add(member.node_id)
         return owing
 
     def _left(self, node_id: str, scalar: str, window: tuple[int, int]) -> int:

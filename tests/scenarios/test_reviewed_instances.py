@@ -2,10 +2,8 @@
 
 from typing import Any
 
-import pytest
-from test_instances import act, placed, reserved, shown, spec, until
+from test_instances import reserved, spec
 
-from facts import differences
 from given import Plane
 
 
