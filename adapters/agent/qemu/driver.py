@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
-from adapters.agent import driver, program
+from adapters.agent import cdi, driver, program
 from adapters.agent.driver import Console, Failed, Held, Means, Wanted
 from adapters.agent.qemu import console, disk, machine
 from adapters.agent.qemu.life import Host, Life
@@ -31,7 +31,7 @@ class Qemu:
     async def open(cls, host: Host) -> "Qemu":
         made = cls(host)
         for directory in sorted(host.means.directory.iterdir()):
-            if directory.is_dir():
+            if directory.is_dir() and cdi.is_name(directory.name):
                 made._lives[directory.name] = Life(directory.name, host)
         await asyncio.gather(*(life.adopt() for life in made._lives.values()))
         made._upkeep = asyncio.create_task(made._keep_up())
@@ -74,13 +74,14 @@ class Qemu:
         await asyncio.gather(*(life.close() for life in self._lives.values()))
 
     async def _keep_up(self) -> None:
-        """Bound what machines print, and notice addresses that came or went."""
+        """Bound what machines print and what QEMU complains of, and notice addresses that came or went."""
         shown: dict[str, tuple[str, ...]] = {}
         while True:
             await asyncio.sleep(_UPKEEP_SECONDS)
             try:
                 for life in list(self._lives.values()):
-                    await console.bound(life.directory / machine.CONSOLE, self._host.run)
+                    for name in (machine.CONSOLE, machine.LOG):
+                        await console.bound(life.directory / name, self._host.run)
                 now = {id: held.status.addresses for id, held in self.held().items()}
                 if now != shown:
                     shown = now

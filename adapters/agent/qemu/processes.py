@@ -98,7 +98,9 @@ def start(command: Sequence[str], directory: Path) -> Process:
 def complaint(directory: Path) -> str:
     """The last thing that QEMU said, as one line."""
     try:
-        said = (directory / LOG).read_bytes()[-4_096:].decode(errors="replace").strip()
+        with (directory / LOG).open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - 4_096))
+            said = file.read(4_096).decode(errors="replace").strip()
     except OSError:
         return ""
     return " ".join(said.rpartition("\n")[2].split())[-200:]

@@ -7,8 +7,8 @@ import pytest
 from fake_plane import KEY, NODE, allocation, scenario, until
 
 import scripted
-from adapters.agent import machines, protocol
-from adapters.agent.driver import Failed, Held
+from adapters.agent import consoles, machines, protocol
+from adapters.agent.driver import Failed, Held, Wanted
 from adapters.agent.instances import Instances
 from adapters.agent.session import AgentSession, Backoff, Identity
 from adapters.agent.simulated_driver import SimulatedDriver
@@ -484,6 +484,27 @@ async def test_consoles_are_told_when_there_is_more_of_them_and_once_a_session()
         assert len(one.plane.of(protocol.Console)) == 2
         await one.plane.sockets[-1].close()
         await until(lambda: len(one.plane.of(protocol.Console)) == 3)
+
+
+@scenario
+async def test_more_consoles_than_the_plane_takes_at_once_come_one_after_the_other():
+    count = consoles.AT_ONCE + 3
+    driver = Watched()
+    for number in range(count):
+        await driver.bring(Wanted(instance(f"{number:03}"), (), ""))
+    told = consoles.Consoles(driver, 1.0)
+    heard = []
+
+    async def tell(made):
+        heard.append(made(1).instance_id)
+
+    await told.look(tell)
+    assert len(set(heard)) == len(heard) == consoles.AT_ONCE
+    for id in heard:
+        await driver.reboot(id)
+    await told.look(tell)
+    assert len(set(heard)) == count
+    assert len(heard) == 2 * consoles.AT_ONCE
 
 
 async def until_console(one):

@@ -13,7 +13,7 @@ from qemu_node import SETTINGS, image, needs_qemu, node, wanted
 
 import tiny_guest
 from adapters.agent.driver import Failed
-from adapters.agent.qemu import processes
+from adapters.agent.qemu import driver, machine, processes
 
 pytestmark = needs_qemu
 
@@ -356,3 +356,27 @@ async def test_a_disk_that_cannot_be_made_says_that_the_node_is_full(tmp_path):
             assert refused.value.reason == "NoSpace"
     finally:
         subprocess.run(["umount", small], check=True)
+
+
+@scenario
+async def test_what_qemu_complains_of_without_end_is_bounded_and_its_end_read_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(driver, "_UPKEEP_SECONDS", 0.01)
+    async with node(tmp_path) as here:
+        await here.driver.bring(wanted(here.image))
+        log = here.directory / "inst_1" / machine.LOG
+        with log.open("r+b") as file:
+            file.write(b"a guest made a mistake\n" * 200_000)
+        await here.until(lambda: log.stat().st_blocks * 512 < 1_000_000)
+        with log.open("r+b") as file:
+            file.seek(1 << 40)
+            file.write(b"first\nlast\n")
+        assert processes.complaint(log.parent) == "last"
+
+
+@scenario
+async def test_what_is_no_instances_directory_is_left_alone(tmp_path):
+    async with node(tmp_path) as here:
+        await here.driver.close()
+        (here.directory / "lost+found").mkdir()
+        await here.start()
+        assert here.driver.held() == {}
