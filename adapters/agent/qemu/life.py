@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from adapters.agent import cdi, durable, program
-from adapters.agent.driver import Failed, Held, Means, Wanted
+from adapters.agent.driver import UNKNOWN, Failed, Held, Means, Wanted
 from adapters.agent.qemu import disk, machine, network, power, processes, qmp, record, seed, vfio
 from adapters.agent.qemu.processes import Process
 from adapters.agent.qemu.qmp import Qmp, QmpError
@@ -48,7 +48,7 @@ class Life:
         self._status = InstanceStatus("provisioning")
 
     def held(self) -> Held:
-        allocation = self._record.instance.allocation_id if self._record else ""
+        allocation = self._record.instance.allocation_id if self._record else UNKNOWN
         shown = self.addresses() if self._status.state in ("running", "stopping") else ()
         return Held(allocation, replace(self._status, addresses=shown))
 
