@@ -127,8 +127,7 @@ class Life:
             raise
 
     async def _take_away(self) -> None:
-        process = self._process or processes.find(self.id)
-        if process is not None:
+        while (process := self._process or processes.find(self.id)) is not None:
             if process is not self._process:
                 self._keep(process)
             await process.kill()

@@ -380,3 +380,15 @@ async def test_what_is_no_instances_directory_is_left_alone(tmp_path):
         (here.directory / "lost+found").mkdir()
         await here.start()
         assert here.driver.held() == {}
+
+
+@scenario
+async def test_no_process_of_its_name_is_left_when_it_is_taken_away(tmp_path):
+    async with node(tmp_path) as here:
+        await here.driver.bring(wanted(here.image, desired="stopped"))
+        command = ("sh", "-c", "read line", "sh", "-name", "guest=inst_1")
+        doubles = [subprocess.Popen(command, stdin=subprocess.PIPE) for _ in range(2)]
+        await here.driver.take_away("inst_1")
+        assert [one.wait(10) for one in doubles] == [-signal.SIGKILL] * 2
+        for one in doubles:
+            one.stdin.close()
