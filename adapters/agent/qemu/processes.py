@@ -56,9 +56,13 @@ class Process:
                 self._child.returncode = self._child.poll() or 0  # else Python warns of it when it forgets it
 
     def _note(self) -> None:
+        """An agent that became another by an upgrade has children that it did not start."""
         asyncio.get_running_loop().remove_reader(self._handle)
         if self._child is not None:
             self._child.wait()
+        else:
+            with contextlib.suppress(ChildProcessError):
+                os.waitid(os.P_PIDFD, self._handle, os.WEXITED | os.WNOHANG)
         self._ended.set()
 
 

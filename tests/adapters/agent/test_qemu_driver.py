@@ -392,3 +392,15 @@ async def test_no_process_of_its_name_is_left_when_it_is_taken_away(tmp_path):
         assert [one.wait(10) for one in doubles] == [-signal.SIGKILL] * 2
         for one in doubles:
             one.stdin.close()
+
+
+@scenario
+async def test_a_machine_that_an_upgraded_agent_finds_leaves_no_zombie(tmp_path):
+    async with node(tmp_path) as here:
+        await here.driver.bring(wanted(here.image))
+        pid = processes.find("inst_1").pid
+        await here.driver.close()
+        await here.start()
+        await here.driver.take_away("inst_1")
+        with pytest.raises(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
