@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Final
 
@@ -11,12 +11,30 @@ from adapters.agent import cdi, driver, program
 from adapters.agent.driver import Console, Failed, Held, Means, Wanted
 from adapters.agent.qemu import console, disk, machine
 from adapters.agent.qemu.life import Host, Life
+from adapters.agent.qemu.network import Neighbours
 from adapters.agent.qemu.settings import QEMU, QEMU_IMG, Settings, accelerator
 from domain import inventory
 
 _log = logging.getLogger("better_compute.agent")
 
 _UPKEEP_SECONDS: Final = 5.0
+
+
+class _All(Mapping[str, Held]):
+    """What there is of each when it is looked at; the addresses of all are read once."""
+
+    def __init__(self, lives: Mapping[str, Life], neighbours: Neighbours) -> None:
+        self._lives = lives
+        self._neighbours = neighbours
+
+    def __getitem__(self, id: str) -> Held:
+        return self._lives[id].held(self._neighbours)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._lives)
+
+    def __len__(self) -> int:
+        return len(self._lives)
 
 
 class Qemu:
@@ -38,7 +56,9 @@ class Qemu:
         return made
 
     def held(self) -> Mapping[str, Held]:
-        return {id: life.held() for id, life in self._lives.items()}
+        """Keepers ask for their own, each time that any of them moves: nothing is looked up for the others."""
+        settings, means = self._host.settings, self._host.means
+        return _All(self._lives, Neighbours(settings.bridge, means.root))
 
     def lent(self) -> tuple[inventory.Gpu, ...]:
         """GPUs that machines have: the host's own driver does not show them, yet they are this node's."""

@@ -47,13 +47,10 @@ class Life:
         self._off = asyncio.Event()
         self._status = InstanceStatus("provisioning")
 
-    def held(self) -> Held:
+    def held(self, neighbours: network.Neighbours) -> Held:
         allocation = self._record.instance.allocation_id if self._record else UNKNOWN
-        shown = self.addresses() if self._status.state in ("running", "stopping") else ()
+        shown = neighbours.addresses(self.id) if self._status.state in ("running", "stopping") else ()
         return Held(allocation, replace(self._status, addresses=shown))
-
-    def addresses(self) -> tuple[str, ...]:
-        return network.addresses(self.id, self._host.settings.bridge, self._host.means.root)
 
     def lent(self) -> tuple[vfio.Lent, ...]:
         """The GPUs that its host's own driver does not see now, because the machine has them."""
