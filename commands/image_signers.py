@@ -1,4 +1,4 @@
-"""The allowlist of a tenant's image signers: set it (domain.md §6). It is set whole; who added whom stays known."""
+"""The allowlist of image signers: set it (domain.md §6). It is set whole; who added whom stays known."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -27,11 +27,10 @@ class Set(Request, frozen=True, kw_only=True):
 
 def set_(command: Set, unit: Unit) -> Outcome:
     tenant_id = unit.session.tenant_id
-    stream = image_signers.stream(tenant_id)
-    loaded = unit.load(stream)
+    loaded = unit.load(image_signers.STREAM)
     wanted = signers(command.signers, unit.ports.images.signatures, unit.session.identity_id, unit.now)
     events = change(loaded.state, wanted, tenant_id, unit.session.identity_id, unit.now)
-    return Outcome((changed(stream, loaded, events),))
+    return Outcome((changed(image_signers.STREAM, loaded, events),))
 
 
 def signers(given: Sequence[Given], signatures: Signatures, by: str, now: int) -> list[Signer]:
@@ -66,10 +65,10 @@ OPERATIONS = (
         path="/v1/image-signers",
         request=Set,
         response=image_signers.View,
-        on=("compute-tenant/{acting}",),
+        on=("compute-fleet/global",),
         handle=set_,
         view=image_signers.view,
-        summary="Say whose signatures make your tenant's images verified",
+        summary="Say whose signatures make images verified",
         refusals=(errors.AccessDenied, errors.StaleVersion),
     ),
 )

@@ -71,7 +71,7 @@ def sign(command: Sign, unit: Unit) -> Outcome:
     loaded = unit.existing(command.id)
     state: image.State = loaded.state
     unit.only_owner(state.owner_tenant_id, f"{catalog.IMAGE}/{command.id}")
-    allowlist = unit.load(image_signers.stream(state.owner_tenant_id))
+    allowlist = unit.load(image_signers.STREAM)
     signer = found(command, state, candidates(command, allowlist.state), unit.ports.images.signatures)
     events = verified(state, signer, command.signature, allowlist.version, unit.now)
     return Outcome((changed(command.id, loaded, events),))
@@ -80,12 +80,12 @@ def sign(command: Sign, unit: Unit) -> Outcome:
 def candidates(command: Sign, allowlist: image_signers.State) -> tuple[image_signers.Signer, ...]:
     """The signers whose signature it may be."""
     if not allowlist.signers:
-        raise errors.Conflict("no signer is allowed to vouch for images; set them with PUT /v1/image-signers")
+        raise errors.Conflict("nobody may vouch for images yet: the platform sets who may (PUT /v1/image-signers)")
     if command.key_id is None:
         return allowlist.signers
     named = tuple(signer for signer in allowlist.signers if signer.key_id == command.key_id.lower())
     if not named:
-        raise errors.Invalid("keyId", "is no key of an allowed signer; GET /v1/image-signers names them")
+        raise errors.Invalid("keyId", "is no key of a signer that the platform allows")
     return named
 
 

@@ -32,7 +32,7 @@ def named_image(unit: Unit, id: str) -> Named:
     unit.resolve(catalog.IMAGE, id, "imageId")
     loaded = unit.existing(id, "imageId")
     state: image.State = loaded.state
-    allowlist: image_signers.State = unit.load(image_signers.stream(state.owner_tenant_id)).state
+    allowlist: image_signers.State = unit.load(image_signers.STREAM).state
     made = Image(
         id=id,
         name=state.name,

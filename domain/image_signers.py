@@ -1,6 +1,6 @@
-"""The allowlist of a tenant: whose signatures make its images verified, and who put them there (domain.md §6)."""
+"""The allowlist of the platform: whose signatures make images verified, and who put them there (domain.md §6, §10)."""
 
-from typing import assert_never
+from typing import Final, assert_never
 
 from msgspec import Struct
 
@@ -51,16 +51,15 @@ def evolve(state: State, event: Events) -> State:
             assert_never(event)
 
 
-def stream(tenant_id: str) -> str:
-    return f"signers:{tenant_id}"
+STREAM: Final = "signers:platform"
+"""There is one list, whoever owns an image."""
 
 
 class View(Struct, frozen=True, rename="camel"):
-    tenant_id: str
     signers: tuple[Signer, ...]
     changed_at: int
     version: int
 
 
 def view(stream: str, state: State, version: int) -> View:
-    return View(state.tenant_id or stream.partition(":")[2], state.signers, state.changed_at, version)
+    return View(state.signers, state.changed_at, version)

@@ -1,4 +1,4 @@
-"""Whose signatures make the caller's tenant's images verified (domain.md §6)."""
+"""Whose signatures make images verified (domain.md §6)."""
 
 from domain import errors, image_signers
 from domain.operation import Answer, Known, Operation
@@ -11,9 +11,8 @@ class Get(Known, frozen=True, kw_only=True):
 
 def get(query: Get, read: Reader) -> Answer:
     """One that was never set is empty, at version 0."""
-    stream = image_signers.stream(read.session.tenant_id)
-    loaded = known(read, stream)
-    body = image_signers.view(stream, loaded.state, loaded.version)
+    loaded = known(read, image_signers.STREAM)
+    body = image_signers.view(image_signers.STREAM, loaded.state, loaded.version)
     return Answer(body=body, position=read.position, version=loaded.version)
 
 
@@ -24,9 +23,9 @@ OPERATIONS = (
         path="/v1/image-signers",
         request=Get,
         response=image_signers.View,
-        on=("compute-tenant/{acting}",),
+        on=("compute-fleet/global",),
         handle=get,
-        summary="Show whose signatures make your tenant's images verified",
+        summary="Show whose signatures make images verified",
         refusals=(errors.AccessDenied, errors.ProjectionBehind, errors.HistoryPruned),
     ),
 )

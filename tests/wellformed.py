@@ -339,7 +339,7 @@ def belongings(plane: Plane, owner: Party, customer: str) -> dict[str, str]:
 def _launchable(plane: Plane, by: Client) -> dict[str, str]:
     """What instances are made of, and what its signer says of the image; nobody else sees the images."""
     image = plane.registered(by, visibility="private")
-    plane.allow(by)
+    plane.allow()
     return {
         "flavor": plane.flavor(by=by),
         "spare_flavor": plane.flavor(by=by),

@@ -12,14 +12,14 @@ _PATH = "/v1/image-signers"
 
 @click.group(name="image-signers")
 def signers() -> None:
-    """Whose signatures make a tenant's images verified."""
+    """Whose signatures make images verified."""
 
 
 @signers.command(params=[*operations.asking()])
 @click.argument("name")
 @click.argument("public_key", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 def allow(name: str, public_key: Path, _server: str, _token: str | None, _json: bool) -> None:
-    """Let the key in the file PUBLIC_KEY (PEM) vouch for your tenant's images, under NAME."""
+    """Let the key in the file PUBLIC_KEY (PEM) vouch for images, under NAME."""
     try:
         pem = public_key.read_text()
     except (OSError, UnicodeError) as wrong:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from domain.claim import Claim, Colocation, DeviceLine, Topology
 from histories import machine
-from histories.fleet import NODES, TENANTS, Terms
+from histories.fleet import NODES, SIZES, TENANTS, Terms
 from histories.invariants import SELECTORS
 
 Draw = Callable[[Random], dict[str, Any]]
@@ -79,10 +79,25 @@ RULES: Final[Mapping[str, tuple[int, Draw]]] = {
     "controllers_run": (6, lambda rng: {}),
     "queue_is_walked": (2, lambda rng: {}),
     "all_goes_well": (14, lambda rng: {"minutes": rng.choice((0, 1, 10, 60))}),
+    "launch": (
+        8,
+        lambda rng: {
+            "tenant": rng.choice(TENANTS),
+            "size": rng.randrange(len(SIZES)),
+            "loss": rng.choice(("fail", "replace")),
+            "waits": _seldom(rng, 0, 1800),
+        },
+    ),
+    "launch_on": (4, lambda rng: {"size": rng.randrange(len(SIZES))}),
+    "act_on_instance": (
+        6,
+        lambda rng: {"verb": rng.choice(("start", "stop", "delete", "delete", "release", "evict"))},
+    ),
     "process": (3, lambda rng: {"does": rng.choice(("stands still", "goes on", "goes on", "restarts", "takes over"))}),
 }
-BY: Final = frozenset({"create", "create_some", "act", "act_once", "limit", "serve", "agent", "agent_comes_or_goes"})
-PICKS: Final = frozenset({"act", "act_once"})
+LAUNCHING: Final = frozenset({"launch", "launch_on", "act_on_instance"})
+BY: Final = LAUNCHING | {"create", "create_some", "act", "act_once", "limit", "serve", "agent", "agent_comes_or_goes"}
+PICKS: Final = frozenset({"act", "act_once", "launch_on", "act_on_instance"})
 NODE: Final = frozenset({"serve", "agent", "agent_comes_or_goes"})
 
 
@@ -96,6 +111,14 @@ def steps(rng: Random) -> Iterator[tuple[str, dict[str, Any]]]:
         yield name, drawn
 
 
+def _possible(of: machine.Histories, name: str) -> bool:
+    if name in LAUNCHING and not of.for_instances:
+        return False
+    if name == "act_on_instance":
+        return bool(of.launched)
+    return bool(of.made) if name in PICKS else name != "queue_is_walked" or bool(of.model.waiting())
+
+
 def run(of: machine.Histories, seed: int, length: int, *, audited: bool) -> None:
     """So many steps; where one shows a fault, all that led there is told."""
     rng, told = Random(seed), []
@@ -106,7 +129,7 @@ def run(of: machine.Histories, seed: int, length: int, *, audited: bool) -> None
         of.start(terms=terms, audited=audited, asked=_some(rng)["asked"])
         of.everything_holds()
         for _, (name, drawn) in zip(range(length), steps(rng), strict=False):
-            if (name in PICKS and not of.made) or (name == "queue_is_walked" and not of.model.waiting()):
+            if not _possible(of, name):
                 continue
             told.append(f"{name}({', '.join(f'{key}={value!r}' for key, value in drawn.items())})")
             getattr(of, name)(**drawn)

@@ -1,8 +1,11 @@
-"""The fleet of every history: one pool, three nodes of three GPUs, three tenants of whom one is another's child."""
+"""The fleet of every history: one pool, three nodes of three GPUs, three tenants of whom one is another's child.
+
+In a pool for instances there are flavors and a public image as well.
+"""
 
 from typing import Final, Literal, NamedTuple
 
-from domain import device, node, offering, project, schedulability, site, tenant
+from domain import device, flavor, image, image_signers, node, offering, project, schedulability, site, tenant
 from domain import pool as pools
 from domain.access import Session
 from domain.event import Append, Change, Event, Meta
@@ -11,6 +14,13 @@ from histories.process import ROOT, Ids, Process
 GPUS: Final = 3
 NODES: Final = 3
 VCPU: Final = 8
+MEMORY_MIB: Final = 65_536
+SIZES: Final = (
+    flavor.Size(2, 1, 10),
+    flavor.Size(5, 1, 10),
+    flavor.Size(2, 1, 10, flavor.Gpus("gpu", 1)),
+    flavor.Size(1, 1, 10, flavor.Gpus("gpu", 3)),
+)
 TENANTS: Final = ("acme", "lab", "globex")
 PARENTS: Final = {ROOT: None, "acme": ROOT, "lab": "acme", "globex": ROOT}
 RACKS: Final = ("a", "a", "b")
@@ -53,12 +63,28 @@ class Fleet:
         store.append(Append((*tree, *places), META))
         offers = [
             Change(new_id("poff"), 0, (offering.Offered(self.pool_id, ROOT, id, quota, priority, True, now),))
-            for id, quota, priority in (("acme", {"gpu": 12, "vcpu": 24}, 0), ("globex", {"gpu": 8, "vcpu": 16}, 5))
+            for id, quota, priority in (("acme", offered(12, 24), 0), ("globex", offered(8, 16), 5))
         ]
         self.project_id = new_id("prj")
         offers.append(Change(self.project_id, 0, (project.Created("one", "acme", {}, now),)))
+        self.flavors = [new_id("flv") for _ in SIZES]
+        self.image_id = new_id("img")
+        if terms.class_ == "vps-host":
+            offers += self._launchable(now)
         joined = [Change(id, 0, tuple(self._joined(number, id, now))) for number, id in enumerate(self.nodes)]
         store.append(Append((*joined, *offers), META))
+
+    def _launchable(self, now: int) -> list[Change]:
+        named = zip(self.flavors, SIZES, strict=True)
+        sizes = [Change(id, 0, (flavor.Created(f"f{n}", ROOT, size, True, now),)) for n, (id, size) in enumerate(named)]
+        signer = image_signers.Signer("who", "ed25519", "ab" * 32, "a key", "who", now)
+        registered = image.Registered("tiny", "1", ROOT, "raw", "os", "public", "cd" * 32, 512, now)
+        vouched = image.Verified("ed25519", signer.key_id, "who", "a signature", 1, now)
+        return [
+            *sizes,
+            Change(image_signers.STREAM, 0, (image_signers.Changed(ROOT, (signer,), (), "who", now),)),
+            Change(self.image_id, 0, (registered, image.Stored(512, now), vouched)),
+        ]
 
     def _joined(self, number: int, node_id: str, now: int) -> list[Event]:
         name = f"n{number}"
@@ -67,12 +93,16 @@ class Fleet:
             node.Joined(name, self._site_id, ROOT, "eu-north", "host", "platform", f"key {name}", "jt_1", labels, now),
             node.Moved("adopted", "Adopted", now),
             node.Assigned("host", self.pool_id, ROOT),
-            node.DevicesChanged(self.pool_id, 1, _devices(node_id), {"vcpu": VCPU}),
+            node.DevicesChanged(self.pool_id, 1, _devices(node_id), {"vcpu": VCPU, "memoryMiB": MEMORY_MIB}),
             node.SpecChanged(1),
             node.SpecReported(1, {}),
             node.ConnectivityChanged("connected", 1, now),
         ]
         return list(schedulability.settle(node.State(), events, now))
+
+
+def offered(gpu: int, vcpu: int) -> dict[str, int]:
+    return {"gpu": gpu, "vcpu": vcpu, "memoryMiB": 1024 * vcpu}
 
 
 def _devices(node_id: str) -> tuple[device.Device, ...]:

@@ -16,7 +16,7 @@ from adapters.postgres.reader import Tail
 from adapters.postgres.runner import Runner
 from domain import clock as clocks
 from domain.event import Fence
-from histories import invariants
+from histories import invariants, launched
 from histories.clock import Clock, ours
 from histories.fleet import Fleet, Terms, session
 from histories.model import Model
@@ -93,6 +93,18 @@ class History:
             invariants.ends_come_first(self.note())
         return not process.behind
 
+    def settle_instances(self) -> None:
+        """The controller of instances takes rounds, in whichever process has its lease."""
+        for _ in range(2):
+            self.project()
+            self.clock.passes(LOOK_MS)
+            ticked = [process.instances.tick() for process in self.processes]
+            if not any(ticked):
+                for _ in range(TTL_LOOKS):
+                    self.clock.passes(1000)
+                    self.processes[0].instances.tick()
+        self.note()
+
     def _leader(self) -> int:
         """Who holds the lease of reservations, and believes the clock."""
         leading = [n for n, one in enumerate(self.processes) if one.worker.fence is not None and one.worker.tick()]
@@ -137,6 +149,7 @@ class History:
                 self.model.take(recorded)
             for recorded in events:
                 invariants.of_event(self.model, recorded, self.gap_ms, self.clock.latest)
+                launched.of_event(self.model, recorded)
         return found
 
     def check(self) -> None:
@@ -169,6 +182,7 @@ class History:
         invariants.claims_are_what_the_states_say(self.model, self.rows(_CLAIMS))
         invariants.queue_is_who_waits(self.model, self.rows(_QUEUE))
         invariants.ends_come_after_starts(self.model)
+        launched.nodes_have_what_they_should(self.model, [self.processes[0].store.load(id) for id in self.fleet.nodes])
 
     def _check_capacity(self) -> None:
         self.project()

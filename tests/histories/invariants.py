@@ -19,6 +19,9 @@ SELECTORS: Final[Mapping[str | None, Callable[[Any], bool]]] = {
 }
 """What a claim may select by, and the same said plainly."""
 
+NO_END: Final = 253_402_300_799_000
+"""Where what an instance brought ends, if nothing happens."""
+
 Row = tuple[Any, ...]
 
 
@@ -271,7 +274,10 @@ def claims_are_what_the_states_say(model: Model, rows: list[Row]) -> None:
         for scope in of.claim.scopes:
             for resource, amount in amounts(of.draft.claim).items():
                 expected[of.id, scope, resource] = (amount, start, end)
-    assert {row[:3]: row[3:] for row in rows} == expected
+    found = {row[:3]: row[3:] for row in rows}
+    assert found == expected, (
+        f"held {dict(found.items() - expected.items())}, not {dict(expected.items() - found.items())}"
+    )
 
 
 def window_of(of: Booked) -> tuple[int, int | None]:
@@ -283,6 +289,8 @@ def window_of(of: Booked) -> tuple[int, int | None]:
         return of.draft.starts_at, of.draft.starts_at + duration_ms
     assert of.claim is not None
     admitted = of.claim.start if "awaiting-confirmation" in of.past else of.draft.at
+    if of.draft.instance_id is not None:
+        return admitted, NO_END
     return admitted, admitted + of.draft.max_pending_seconds * 1000 + duration_ms
 
 

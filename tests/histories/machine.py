@@ -5,16 +5,18 @@ from contextlib import suppress
 from typing import Any, ClassVar, Final, Literal
 
 import hypothesis.strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, invariant, precondition, rule
 from msgspec.structs import replace
 
 from commands import agents
 from commands.controllers import timekeeper
 from domain import claim, errors
 from domain.event import Fence
-from histories import invariants, room
-from histories.fleet import NODES, TENANTS, Terms, session
+from domain.node_spec import InstanceStatus
+from histories import invariants, launched, room
+from histories.fleet import NODES, TENANTS, Terms, offered, session
 from histories.history import History
+from histories.launching import Launching
 from histories.model import BOOKED, FINAL, RUNNING, Booked
 from histories.process import ROOT, Process
 
@@ -81,9 +83,10 @@ class Agent:
         self.session = 1
         self.generation = 1
         self.items: dict[str, Any] = {}
+        self.instances: dict[str, InstanceStatus] = {}
 
 
-class Histories(RuleBasedStateMachine):
+class Histories(Launching):
     begin: ClassVar[Callable[[Terms], History]]
 
     @initialize(terms=POOLS, audited=st.sampled_from([True, False, False, False, False]), asked=SOME)
@@ -92,7 +95,9 @@ class Histories(RuleBasedStateMachine):
         self.of = type(self).begin(terms)
         self.audited, self.budget_check, self.hosts = audited, terms.budget_check, terms.class_ == "vps-host"
         self.clock, self.model = self.of.clock, self.of.model
+        self.for_instances = terms.class_ == "vps-host"
         self.made: list[str] = []
+        self.launched: list[str] = []
         self.agents = {id: Agent() for id in self.of.fleet.nodes}
         self.old_fences: list[Fence] = []
         self.of.note()
@@ -270,14 +275,14 @@ class Histories(RuleBasedStateMachine):
     def _offer(self, by: int, tenant: str, gpu: int | None) -> None:
         process, of = self.of.processes[by], {"id": self.of.fleet.pool_id, "tenant_id": tenant}
         if gpu is not None:
-            quota = {"gpu": gpu, "vcpu": 2 * gpu}
+            quota = offered(gpu, 2 * gpu)
             process.ask("pools.offer", session(ROOT), **of, quota=quota, priority=gpu % 4, include_descendants=gpu > 3)
             return
-        offered = any(one.tenant_id == tenant and not one.withdrawn for one in self.model.offers.values())
+        there = any(one.tenant_id == tenant and not one.withdrawn for one in self.model.offers.values())
         try:
             process.ask("pools.withdraw", session(ROOT), **of)
         except errors.NotFound:
-            assert not offered
+            assert not there
 
     @rule(by=ONE, node=NODE, verb=st.sampled_from([*SERVICE, "plan", "drain until"]), ahead=st.integers(0, 3))
     def serve(self, by: int, node: int, verb: str, ahead: int) -> None:
@@ -304,9 +309,11 @@ class Histories(RuleBasedStateMachine):
         if does == "works":
             spec = store.load(id).state
             agent.generation, agent.items = spec.generation, {a.id: "prepared" for a in spec.allocations}
+            agent.instances = {one.id: InstanceStatus(one.desired) for one in spec.instances}
             return
         try:
-            agents.report_status(store, id, agent.session - (does != "reports"), agent.generation, agent.items)
+            heard = agent.session - (does != "reports")
+            agents.report_status(store, id, heard, agent.generation, agent.items, agent.instances)
         except errors.Fenced:
             assert does != "reports", "its session is the last one"
         else:
@@ -345,6 +352,9 @@ class Histories(RuleBasedStateMachine):
         self.of.note()
         if current:
             self._nothing_is_overdue()
+        if self.for_instances:
+            self.of.settle_instances()
+            launched.none_outlives_its_reservation(self.model)
 
     def _nothing_is_overdue(self) -> None:
         now = self.clock.now
@@ -368,7 +378,8 @@ class Histories(RuleBasedStateMachine):
         """A start that comes late keeps its end; none is before what it was admitted for."""
         assert of.claim is not None
         start = of.start or of.draft.starts_at or max(self.clock.now, of.claim.start)
-        return max(self.clock.now, start), of.end or start + of.draft.duration_seconds * 1000
+        lasts = of.draft.duration_seconds * 1000 if of.draft.instance_id is None else invariants.NO_END
+        return max(self.clock.now, start), of.end or min(start + lasts, invariants.NO_END)
 
     @rule(minutes=st.sampled_from([0, 1, 10, 60]))
     def all_goes_well(self, minutes: int) -> None:

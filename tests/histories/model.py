@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from domain import node, offering, quota, reservation, tenant
+from domain import instance, node, offering, quota, reservation, tenant
 from domain.event import Recorded
 
 FOREVER: Final = 1 << 60
@@ -109,6 +109,18 @@ class Offer:
     withdrawn: bool = False
 
 
+@dataclass
+class Launched:
+    """An instance as far as its events tell; `on` is its node and allocation."""
+
+    id: str
+    draft: instance.Drafted
+    status: str = "draft"
+    wished: str = "running"
+    on: tuple[str, str] | None = None
+    over: bool = False
+
+
 class Model:
     """`take` brings it one event further."""
 
@@ -116,6 +128,7 @@ class Model:
         self.reservations: dict[str, Booked] = {}
         self.nodes: dict[str, Machine] = {}
         self.plans: dict[str, Hold] = {}
+        self.instances: dict[str, Launched] = {}
         self.offers: dict[str, Offer] = {}
         self.parents: dict[str, str | None] = {}
         self.limits: dict[str, dict[str, int]] = {}
@@ -132,6 +145,8 @@ class Model:
             self._of_offer(stream, event)
         elif stream.startswith("rsv_"):
             self._of_reservation(stream, event)
+        elif stream.startswith("inst_"):
+            self._of_instance(stream, event)
 
     def _of_node(self, node_id: str, event: Any) -> None:
         of = self.nodes.setdefault(node_id, Machine())
@@ -205,10 +220,39 @@ class Model:
         if of.status in ("cancelled", "expired") or (isinstance(event, reservation.Failed) and not event.began):
             of.holds = {}
 
+    def _of_instance(self, id: str, event: Any) -> None:
+        if isinstance(event, instance.Drafted):
+            self.instances[id] = Launched(id, event)
+        of = self.instances[id]
+        assert not of.over or isinstance(event, instance.Deleted), f"{id} is over: {event}"
+        match event:
+            case instance.Denied():
+                of.status, of.over = "denied", True
+            case instance.Admitted():
+                of.status = "pending"
+            case instance.Wished(desired=desired):
+                of.wished = desired
+            case instance.Placed():
+                assert of.on is None, f"{id} is placed twice"
+                of.status, of.on = "provisioning", (event.node_id, event.allocation_id)
+            case instance.Displaced():
+                of.status, of.on = "pending", None
+            case instance.Reported(state=state):
+                of.status = state if of.status != "deleting" else of.status
+            case instance.Unheard():
+                of.status = "unknown"
+            case instance.Deleting(wished=wished):
+                of.status, of.wished = "deleting", "deleted" if wished else of.wished
+            case instance.Deleted():
+                of.status, of.over = "deleted", True
+            case instance.Failed():
+                of.status, of.over = "failed", True
+
     def _move(self, of: Booked, event: Any) -> None:
         status = STATUS.get(type(event))
         if status is None or status == "draft":
-            assert of.status not in FINAL or isinstance(event, reservation.TornDown), f"{of.id} is {of.status}: {event}"
+            late = isinstance(event, reservation.TornDown | reservation.InstanceDetached)
+            assert of.status not in FINAL or late, f"{of.id} is {of.status}: {event}"
             return
         assert status in LEGAL.get(of.status, ()), f"{of.id} goes from {of.status} to {status}"
         of.past.append(of.status)

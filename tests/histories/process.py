@@ -8,6 +8,7 @@ from adapters.books import Library
 from adapters.calendars import Calendars
 from adapters.cel import CelSelectors
 from adapters.dispatch import Dispatcher
+from adapters.instances_worker import InstancesWorker
 from adapters.postgres import reader
 from adapters.postgres.budgets import Budgets
 from adapters.postgres.pool import Pool
@@ -17,7 +18,8 @@ from adapters.registry import OPERATIONS
 from adapters.watch import NodeWatch
 from adapters.worker import Worker
 from commands.controllers import clockwatch
-from commands.ports import Ports
+from commands.controllers.instances import Kept
+from commands.ports import Images, Ports
 from domain.access import Decision, Plan, Resource, Session
 from domain.event import Recorded
 from domain.operation import Answer, Call
@@ -45,6 +47,19 @@ class Everything:
         return [True] * len(resources)
 
 
+class Nowhere:
+    """The bytes of every image are there; what else instances have beside the log is forgotten."""
+
+    def has(self, sha256: str) -> bool:
+        return True
+
+    def put(self, instance_id: str, content: bytes) -> None:
+        pass
+
+    def drop(self, *_: Any) -> None:
+        pass
+
+
 class Ids:
     """The same history makes the same ids, for placement goes by them; they sort by creation."""
 
@@ -64,6 +79,7 @@ class Process:
         self._tail = Tail(origin)
         self.store = EventStore(writes, table.INLINE, ROOT, new_id)
         self.calendars = Calendars(self.head, self._wait, clock.monotonic)
+        nowhere = Nowhere()
         self.ports = Ports(
             self.store,
             Everything(),
@@ -72,7 +88,7 @@ class Process:
             new_id,
             lambda: "secret",
             Budgets(writes),
-            None,  # type: ignore[arg-type]
+            Images(nowhere, None, nowhere),  # type: ignore[arg-type]
         )
         self._dispatcher = Dispatcher(
             self.ports,
@@ -84,8 +100,10 @@ class Process:
             Library(reads, lambda: "", ""),
         )
         self.worker = Worker(self.ports, reads, self.calendars, new_id("sess"), clock.monotonic)
+        kept = Kept(nowhere, nowhere)  # type: ignore[arg-type]
+        self.instances = InstancesWorker(self.store, kept, reads, new_id("sess"), clock.monotonic)
         self.watch = NodeWatch(self.store, reads, new_id, clock.monotonic)
-        for controller in (self.worker._controller, self.watch._controller):
+        for controller in (self.worker._controller, self.watch._controller, self.instances._controller):
             controller._clock = clockwatch.Watch(clock.monotonic)
 
     def head(self) -> int:
@@ -97,7 +115,7 @@ class Process:
         for recorded in read(self._reads, self._tail):
             self.calendars.consume([recorded])
 
-    def ask(self, name: str, session: Session, key: str | None = None, **fields: Any) -> Answer:
+    def ask(self, name: str, session: Session, key: str | None = None, /, **fields: Any) -> Answer:
         """Perform an operation, as a request that was decoded; a refusal is raised."""
         operation = OPERATIONS[name]
         call = Call(session=session, request_id="req_1", idempotency_key=key)

@@ -123,8 +123,8 @@ def test_a_signature_over_the_statement_verifies_and_names_signer_and_allowlist(
     key = Ed25519PrivateKey.generate()
     shown = plane.acme.ok("POST", "/v1/images", IMAGE)
     refused(plane.acme.post(f"/v1/images/{shown['id']}/signatures", signed(key, shown)), 409)
-    allowlist = allow(plane.acme, builder=key)
-    assert allowlist["signers"][0]["addedBy"] == "acme"
+    allowlist = allow(plane.root, builder=key)
+    assert allowlist["signers"][0]["addedBy"] == "root"
     assert allowlist["version"] == 1
     vouched = plane.acme.ok("POST", f"/v1/images/{shown['id']}/signatures", signed(key, shown))
     assert vouched["verified"]
@@ -140,7 +140,7 @@ def test_a_signature_over_the_statement_verifies_and_names_signer_and_allowlist(
 def test_a_blob_signed_as_cosign_does_verifies_from_the_digest_alone(plane: Plane) -> None:
     key = ec.generate_private_key(ec.SECP256R1())
     shown = plane.acme.ok("POST", "/v1/images", IMAGE)
-    allow(plane.acme, cosigner=key)
+    allow(plane.root, cosigner=key)
     path = f"/v1/images/{shown['id']}/signatures"
     refused(plane.acme.post(path, signed(key, shown, b"other bytes")), 422, "signature")
     vouched = plane.acme.ok("POST", path, signed(key, shown))
@@ -151,7 +151,7 @@ def test_a_blob_signed_as_cosign_does_verifies_from_the_digest_alone(plane: Plan
 def test_of_several_signers_the_named_one_is_asked(plane: Plane) -> None:
     one, two = Ed25519PrivateKey.generate(), ec.generate_private_key(ec.SECP256R1())
     shown = plane.acme.ok("POST", "/v1/images", IMAGE)
-    first, second = allow(plane.acme, one=one, two=two)["signers"]
+    first, second = allow(plane.root, one=one, two=two)["signers"]
     path = f"/v1/images/{shown['id']}/signatures"
     refused(plane.acme.post(path, signed(one, shown) | {"keyId": second["keyId"]}), 422, "signature")
     refused(plane.acme.post(path, signed(one, shown) | {"keyId": "0" * 64}), 422, "keyId")
@@ -163,7 +163,7 @@ def test_of_several_signers_the_named_one_is_asked(plane: Plane) -> None:
 @pytest.mark.parametrize("signature", ["!", "AAAA", base64.b64encode(bytes(64)).decode(), "A" * 1024, "é"])
 def test_what_is_no_signature_is_refused(plane: Plane, signature: str) -> None:
     shown = plane.acme.ok("POST", "/v1/images", IMAGE)
-    allow(plane.acme, one=Ed25519PrivateKey.generate(), two=ec.generate_private_key(ec.SECP256R1()))
+    allow(plane.root, one=Ed25519PrivateKey.generate(), two=ec.generate_private_key(ec.SECP256R1()))
     refused(plane.acme.post(f"/v1/images/{shown['id']}/signatures", {"signature": signature}), 422, "signature")
     assert not plane.acme.ok("GET", f"/v1/images/{shown['id']}")["verified"]
 
@@ -173,11 +173,10 @@ def test_a_signature_is_of_one_image_alone(plane: Plane) -> None:
     key = Ed25519PrivateKey.generate()
     shown = plane.acme.ok("POST", "/v1/images", IMAGE)
     others = ({"name": "other"}, {"imageVersion": "1"}, {"imageVersion": "2", "format": "iso"})
-    allow(plane.acme, one=key)
+    allow(plane.root, one=key)
     for other in others:
         made = plane.acme.ok("POST", "/v1/images", IMAGE | other)
         refused(plane.acme.post(f"/v1/images/{made['id']}/signatures", signed(key, shown)), 422, "signature")
-    allow(plane.globex, one=key)
     theirs = plane.globex.ok("POST", "/v1/images", IMAGE)
     refused(plane.globex.post(f"/v1/images/{theirs['id']}/signatures", signed(key, shown)), 422, "signature")
 
@@ -185,9 +184,9 @@ def test_a_signature_is_of_one_image_alone(plane: Plane) -> None:
 def test_a_later_allowlist_does_not_rewrite_what_was_verified(plane: Plane) -> None:
     key, other = Ed25519PrivateKey.generate(), Ed25519PrivateKey.generate()
     shown = plane.acme.ok("POST", "/v1/images", IMAGE)
-    allow(plane.acme, one=key)
+    allow(plane.root, one=key)
     vouched = plane.acme.ok("POST", f"/v1/images/{shown['id']}/signatures", signed(key, shown))
-    assert allow(plane.acme, other=other)["version"] == 2
+    assert allow(plane.root, other=other)["version"] == 2
     assert plane.acme.ok("GET", f"/v1/images/{shown['id']}") == vouched
     made = plane.acme.ok("POST", "/v1/images", IMAGE | {"imageVersion": "2"})
     refused(plane.acme.post(f"/v1/images/{made['id']}/signatures", signed(key, made)), 422, "signature")
@@ -195,21 +194,23 @@ def test_a_later_allowlist_does_not_rewrite_what_was_verified(plane: Plane) -> N
 
 def test_who_stays_on_the_list_keeps_who_added_them(plane: Plane) -> None:
     one, two = Ed25519PrivateKey.generate(), Ed25519PrivateKey.generate()
-    empty = plane.acme.ok("GET", "/v1/image-signers")
-    assert (empty["signers"], empty["version"], empty["tenantId"]) == ([], 0, "acme")
-    (first,) = allow(plane.acme, one=one)["signers"]
+    empty = plane.root.ok("GET", "/v1/image-signers")
+    assert (empty["signers"], empty["version"]) == ([], 0)
+    (first,) = allow(plane.root, one=one)["signers"]
     before = plane.settle()
-    both = allow(plane.acme, one=one, two=two)
+    both = allow(plane.root, one=one, two=two)
     assert both["signers"][0] == first
     assert both["version"] == 2
-    assert allow(plane.acme, one=one, two=two) == both
-    renamed = allow(plane.acme, uno=one, two=two)
+    assert allow(plane.root, one=one, two=two) == both
+    renamed = allow(plane.root, uno=one, two=two)
     assert {signer["name"] for signer in renamed["signers"]} == {"uno", "two"}
-    assert plane.acme.ok("GET", f"/v1/image-signers?asOf=@{before}")["signers"] == [first]
-    stale = plane.acme.call("PUT", "/v1/image-signers", {"signers": []}, If_Match='"1"')
+    assert plane.root.ok("GET", f"/v1/image-signers?asOf=@{before}")["signers"] == [first]
+    stale = plane.root.call("PUT", "/v1/image-signers", {"signers": []}, If_Match='"1"')
     refused(stale, 412)
-    assert plane.acme.ok("PUT", "/v1/image-signers", {"signers": []})["signers"] == []
-    assert plane.globex.ok("GET", "/v1/image-signers")["signers"] == []
+    assert plane.root.ok("PUT", "/v1/image-signers", {"signers": []})["signers"] == []
+    for customer in (plane.acme, plane.acme_user):
+        refused(customer.get("/v1/image-signers"), 403)
+        refused(customer.call("PUT", "/v1/image-signers", {"signers": []}), 403)
 
 
 def test_a_key_that_is_none_is_refused_by_its_place(plane: Plane) -> None:
@@ -222,7 +223,7 @@ def test_a_key_that_is_none_is_refused_by_its_place(plane: Plane) -> None:
         ({"name": "two", "publicKey": pem(key) + "\n"}, twice),
         ({"name": "Two", "publicKey": pem(Ed25519PrivateKey.generate())}, "signers[1].name"),
     ):
-        refused(plane.acme.call("PUT", "/v1/image-signers", {"signers": [good, bad]}), 422, field)
+        refused(plane.root.call("PUT", "/v1/image-signers", {"signers": [good, bad]}), 422, field)
 
 
 def test_a_public_image_is_the_platforms_and_everybody_sees_it(plane: Plane) -> None:
@@ -253,6 +254,6 @@ def test_a_public_image_is_the_platforms_and_everybody_sees_it(plane: Plane) -> 
 def test_a_retired_image_takes_no_signature(plane: Plane) -> None:
     key = Ed25519PrivateKey.generate()
     shown = plane.acme.ok("POST", "/v1/images", IMAGE)
-    allow(plane.acme, one=key)
+    allow(plane.root, one=key)
     plane.acme.ok("DELETE", f"/v1/images/{shown['id']}")
     refused(plane.acme.post(f"/v1/images/{shown['id']}/signatures", signed(key, shown)), 409)

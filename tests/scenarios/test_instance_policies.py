@@ -101,7 +101,7 @@ def test_a_signer_who_is_off_the_list_vouches_for_nothing_new(plane: Plane) -> N
     pool_id, _ = plane.hosts()
     flavor_id, image_id = plane.flavor(), plane.image(plane.acme)
     first = plane.instance(pool_id, flavorId=flavor_id, imageId=image_id)
-    plane.acme.ok("PUT", "/v1/image-signers", {"signers": []})
+    plane.root.ok("PUT", "/v1/image-signers", {"signers": []})
     answer = plane.acme.launch(pool_id, flavor_id, image_id)
     assert (answer.status_code, answer.json()["errors"][0]["field"]) == (409, "imageId")
     assert plane.acme.ok("GET", f"/v1/images/{image_id}")["verified"], "what was verified stays so"

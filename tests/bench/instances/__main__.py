@@ -95,7 +95,7 @@ class Bench:
             self.rates[name].append(1000 * made / (max(running.values()) - began - 1000 * crew.GET_READY_S))
             self._spend(name, spent, workers, made)
             self.delete([*running])
-            self._quiet()
+            self.quiet()
             if name == BURST:
                 for way in (PLAIN, PIPELINE):
                     work = {"kind": "sql", "dsn": self.limit_dsn, "transactions": self.transactions}
@@ -134,7 +134,7 @@ class Bench:
         if len(ids) > 1:
             self.rates["deleted"].append(1000 * len(ids) / (max(gone.values()) - began))
 
-    def _quiet(self) -> None:
+    def quiet(self) -> None:
         """Wait until nothing is written, and every read model shows what was."""
 
         def rests() -> bool | None:
@@ -215,6 +215,7 @@ def main() -> None:
         print(machine(stage.dsn), flush=True)
         bench = Bench(stage, options)
         with agents(bench) as workers, crew.crew(CLIENTS) as clients:
+            bench.quiet()
             bench.sample()
             for number in range(options.rounds):
                 bench.round(clients, workers)
