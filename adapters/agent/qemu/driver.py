@@ -68,7 +68,11 @@ class Qemu:
         id = wanted.instance.id
         if id not in self._lives:
             self._lives[id] = Life(id, self._host)
-        await self._lives[id].bring(wanted)
+        try:
+            await self._lives[id].bring(wanted)
+        finally:
+            if self._lives[id].is_nothing:
+                await self._lives.pop(id).close()
 
     async def take_away(self, instance_id: str) -> None:
         life = self._lives.get(instance_id)

@@ -84,9 +84,11 @@ class Life:
             if self._record is not None and self._record.instance.allocation_id != wanted.instance.allocation_id:
                 await self.take_away()
             known = self._record or record.of(wanted)
-            self._write(replace(known, instance=wanted.instance, cdi_devices=wanted.cdi_devices))
+            stopped = wanted.instance.desired == "stopped"
+            keep = self._note if stopped else self._write
+            keep(replace(known, instance=wanted.instance, cdi_devices=wanted.cdi_devices))
             machine.check(wanted.instance, len(wanted.cdi_devices))
-            if wanted.instance.desired == "stopped":
+            if stopped:
                 await self._stop()
             elif not await self._goes_on():
                 await self._start(wanted)
@@ -94,9 +96,17 @@ class Life:
             self._show("failed", why)
             raise
         except OSError as problem:
+            if self._record is None:
+                with contextlib.suppress(OSError):
+                    self.directory.rmdir()
             failed = disk.unwritten(problem)
             self._show("failed", failed)
             raise failed from None
+
+    @property
+    def is_nothing(self) -> bool:
+        """Not even its record could be written."""
+        return self._record is None and self._process is None and not self.directory.exists()
 
     async def reboot(self) -> None:
         """The guest is asked to shut down, and its power is cut if it does not."""
@@ -204,13 +214,13 @@ class Life:
 
     async def _stop(self) -> None:
         if self._process is not None and self._runs():
-            self._write(replace(self._known(), stopping=True))
+            self._note(replace(self._known(), stopping=True))
             self._show("stopping")
             with contextlib.suppress(QmpError, Failed):
                 await power.off(await self._connected(), self._process.wait, self._host.settings.stop_seconds)
             await self._process.kill()
         await self._let_go()
-        self._write(replace(self._known(), stopping=False))
+        self._note(replace(self._known(), stopping=False))
         self._show("stopped")
 
     async def _connected(self, seconds: float = _ANSWER_SECONDS) -> Qmp:
@@ -239,6 +249,13 @@ class Life:
     def _write(self, known: Record) -> None:
         if known != self._record:
             record.write(self.directory, known)
+            self._record = known
+
+    def _note(self, known: Record) -> None:
+        """As `_write`, but a full disk keeps no machine from being stopped: an agent that begins is told it again."""
+        try:
+            self._write(known)
+        except OSError:
             self._record = known
 
     def _is_lent(self, one: vfio.Lent) -> bool:

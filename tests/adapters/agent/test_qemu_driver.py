@@ -1,6 +1,7 @@
 """The driver with real machines of QEMU: they begin, outlive the agent, stop, come back, and leave nothing behind."""
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -326,8 +327,14 @@ async def test_a_damaged_record_is_held_and_can_be_taken_away(tmp_path):
         assert list(here.directory.iterdir()) == []
 
 
+def fill(directory):
+    with contextlib.suppress(OSError), (directory / "full").open("wb", buffering=0) as file:
+        while file.write(bytes(4096)):
+            pass
+
+
 @scenario
-async def test_when_the_nodes_disk_is_full_the_machine_waits_and_goes_on_when_there_is_room(tmp_path):
+async def test_when_the_nodes_disk_is_full_the_machine_waits_can_be_stopped_and_goes_on_when_there_is_room(tmp_path):
     small = tmp_path / "small"
     small.mkdir()
     mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", small], capture_output=True)
@@ -339,6 +346,12 @@ async def test_when_the_nodes_disk_is_full_the_machine_waits_and_goes_on_when_th
             await here.driver.bring(wanted(here.image))
             await here.until(lambda: here.status().state == "failed")
             assert here.status().reason == "NoSpace"
+            fill(small)
+            with pytest.raises(Failed) as refused:
+                await here.driver.bring(wanted(here.image, "inst_2"))
+            assert (refused.value.reason, list(here.driver.held())) == ("NoSpace", ["inst_1"])
+            await here.driver.bring(wanted(here.image, desired="stopped"))
+            assert (here.status().state, alive()) == ("stopped", False)
             subprocess.run(["mount", "-o", "remount,size=1g", small], check=True)
             await here.driver.bring(wanted(here.image))
             assert here.status().state == "running"
