@@ -10,7 +10,8 @@ from typing import Final
 from adapters.agent import cdi, driver, program
 from adapters.agent.driver import Console, Failed, Held, Means, Wanted
 from adapters.agent.qemu import console, disk, machine
-from adapters.agent.qemu.life import Host, Life
+from adapters.agent.qemu.host import Host
+from adapters.agent.qemu.life import Life
 from adapters.agent.qemu.network import Neighbours
 from adapters.agent.qemu.settings import QEMU, QEMU_IMG, Settings, accelerator
 from domain import inventory

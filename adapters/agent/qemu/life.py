@@ -4,29 +4,19 @@ import asyncio
 import contextlib
 from typing import Any, Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from adapters.agent import cdi, durable, program
-from adapters.agent.driver import UNKNOWN, Failed, Held, Means, Wanted
+from adapters.agent import cdi, durable
+from adapters.agent.driver import UNKNOWN, Failed, Held, Wanted
 from adapters.agent.qemu import disk, machine, network, power, processes, qmp, record, seed, vfio
+from adapters.agent.qemu.host import Host
 from adapters.agent.qemu.processes import Process
 from adapters.agent.qemu.qmp import Qmp, QmpError
 from adapters.agent.qemu.record import Record
-from adapters.agent.qemu.settings import Accelerator, Settings
 from domain.node_spec import InstanceStatus, Observed
 
 _ANSWER_SECONDS: Final = 5.0
 _AGAIN_SECONDS: Final = 0.05
-
-
-class Host(Struct, frozen=True):
-    """What all instances of a node share."""
-
-    means: Means
-    settings: Settings
-    accelerator: Accelerator
-    run: program.Run = program.run
 
 
 class Life:

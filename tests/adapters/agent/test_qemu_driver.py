@@ -16,7 +16,8 @@ from qemu_node import SETTINGS, image, needs_qemu, node, wanted
 import tiny_guest
 from adapters.agent.driver import Failed, Means
 from adapters.agent.qemu import driver, machine, processes
-from adapters.agent.qemu.life import Host, Life
+from adapters.agent.qemu.host import Host
+from adapters.agent.qemu.life import Life
 from adapters.agent.qemu.settings import Settings
 from domain.node_spec import InstanceStatus
 
