@@ -56,9 +56,13 @@ class Process:
                 self._child.returncode = self._child.poll() or 0  # else Python warns of it when it forgets it
 
     def _note(self) -> None:
+        """An agent that became another by an upgrade has children that it did not start."""
         asyncio.get_running_loop().remove_reader(self._handle)
         if self._child is not None:
             self._child.wait()
+        else:
+            with contextlib.suppress(ChildProcessError):
+                os.waitid(os.P_PIDFD, self._handle, os.WEXITED | os.WNOHANG)
         self._ended.set()
 
 
@@ -98,7 +102,9 @@ def start(command: Sequence[str], directory: Path) -> Process:
 def complaint(directory: Path) -> str:
     """The last thing that QEMU said, as one line."""
     try:
-        said = (directory / LOG).read_bytes()[-4_096:].decode(errors="replace").strip()
+        with (directory / LOG).open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - 4_096))
+            said = file.read(4_096).decode(errors="replace").strip()
     except OSError:
         return ""
     return " ".join(said.rpartition("\n")[2].split())[-200:]

@@ -1,10 +1,12 @@
 """The driver with real machines of QEMU: they begin, outlive the agent, stop, come back, and leave nothing behind."""
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
 import subprocess
+import time
 
 import pytest
 from fake_plane import scenario
@@ -12,8 +14,12 @@ from msgspec.structs import replace
 from qemu_node import SETTINGS, image, needs_qemu, node, wanted
 
 import tiny_guest
-from adapters.agent.driver import Failed
-from adapters.agent.qemu import processes
+from adapters.agent.driver import Failed, Means
+from adapters.agent.qemu import driver, machine, processes
+from adapters.agent.qemu.host import Host
+from adapters.agent.qemu.life import Life
+from adapters.agent.qemu.settings import Settings
+from domain.node_spec import InstanceStatus
 
 pytestmark = needs_qemu
 
@@ -322,8 +328,14 @@ async def test_a_damaged_record_is_held_and_can_be_taken_away(tmp_path):
         assert list(here.directory.iterdir()) == []
 
 
+def fill(directory):
+    with contextlib.suppress(OSError), (directory / "full").open("wb", buffering=0) as file:
+        while file.write(bytes(4096)):
+            pass
+
+
 @scenario
-async def test_when_the_nodes_disk_is_full_the_machine_waits_and_goes_on_when_there_is_room(tmp_path):
+async def test_when_the_nodes_disk_is_full_the_machine_waits_can_be_stopped_and_goes_on_when_there_is_room(tmp_path):
     small = tmp_path / "small"
     small.mkdir()
     mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", small], capture_output=True)
@@ -335,6 +347,12 @@ async def test_when_the_nodes_disk_is_full_the_machine_waits_and_goes_on_when_th
             await here.driver.bring(wanted(here.image))
             await here.until(lambda: here.status().state == "failed")
             assert here.status().reason == "NoSpace"
+            fill(small)
+            with pytest.raises(Failed) as refused:
+                await here.driver.bring(wanted(here.image, "inst_2"))
+            assert (refused.value.reason, list(here.driver.held())) == ("NoSpace", ["inst_1"])
+            await here.driver.bring(wanted(here.image, desired="stopped"))
+            assert (here.status().state, alive()) == ("stopped", False)
             subprocess.run(["mount", "-o", "remount,size=1g", small], check=True)
             await here.driver.bring(wanted(here.image))
             assert here.status().state == "running"
@@ -356,3 +374,71 @@ async def test_a_disk_that_cannot_be_made_says_that_the_node_is_full(tmp_path):
             assert refused.value.reason == "NoSpace"
     finally:
         subprocess.run(["umount", small], check=True)
+
+
+@scenario
+async def test_what_qemu_complains_of_without_end_is_bounded_and_its_end_read_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(driver, "_UPKEEP_SECONDS", 0.01)
+    async with node(tmp_path) as here:
+        await here.driver.bring(wanted(here.image))
+        log = here.directory / "inst_1" / machine.LOG
+        with log.open("r+b") as file:
+            file.write(b"a guest made a mistake\n" * 200_000)
+        await here.until(lambda: log.stat().st_blocks * 512 < 1_000_000)
+        with log.open("r+b") as file:
+            file.seek(1 << 40)
+            file.write(b"first\nlast\n")
+        assert processes.complaint(log.parent) == "last"
+
+
+@scenario
+async def test_what_is_no_instances_directory_is_left_alone(tmp_path):
+    async with node(tmp_path) as here:
+        await here.driver.close()
+        (here.directory / "lost+found").mkdir()
+        await here.start()
+        assert here.driver.held() == {}
+
+
+@scenario
+async def test_no_process_of_its_name_is_left_when_it_is_taken_away(tmp_path):
+    async with node(tmp_path) as here:
+        await here.driver.bring(wanted(here.image, desired="stopped"))
+        command = ("sh", "-c", "read line", "sh", "-name", "guest=inst_1")
+        doubles = [subprocess.Popen(command, stdin=subprocess.PIPE) for _ in range(2)]
+        await here.driver.take_away("inst_1")
+        for one in doubles:
+            one.wait(10)
+            one.stdin.close()
+
+
+@scenario
+async def test_a_machine_that_an_upgraded_agent_finds_leaves_no_zombie(tmp_path):
+    async with node(tmp_path) as here:
+        await here.driver.bring(wanted(here.image))
+        pid = processes.find("inst_1").pid
+        await here.driver.close()
+        await here.start()
+        await here.driver.take_away("inst_1")
+        with pytest.raises(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
+
+
+@scenario
+async def test_what_one_asks_of_itself_is_not_looked_up_for_all(tmp_path):
+    """Each of N keepers asks at each spec: where an answer read N times, 300 machines kept the agent from its beat."""
+    (tmp_path / "sys/class/net/br0/bridge").mkdir(parents=True)
+    (tmp_path / "proc/net").mkdir(parents=True)
+    host = Host(Means(directory=tmp_path, root=tmp_path, sources=None, changed=None), Settings(bridge="br0"), "tcg")
+    lives = {f"inst_{n}": Life(f"inst_{n}", host) for n in range(300)}
+    for life in lives.values():
+        life._status = InstanceStatus("running")
+    rows = [f"10.0.{n // 250}.{n % 250} 0x1 0x2 {machine.mac(f'inst_{n}')} * br0" for n in range(300)]
+    (tmp_path / "proc/net/arp").write_text("\n".join(["IP address", *rows]))
+    made = driver.Qemu(host)
+    made._lives = lives
+    began = time.process_time()
+    for id in lives:
+        assert made.held()[id].status.addresses
+    assert len({held.status.addresses for held in made.held().values()}) == 300
+    assert time.process_time() - began < 3
