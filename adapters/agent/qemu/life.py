@@ -48,7 +48,7 @@ class Life:
 
     async def adopt(self) -> None:
         """Find out what became of it while no agent ran."""
-        process, known = processes.find(self.id), self._record
+        process, known = processes.find(self.directory), self._record
         if process is not None:
             self._keep(process)
         if known is None:
@@ -124,7 +124,7 @@ class Life:
             raise
 
     async def _take_away(self) -> None:
-        while (process := self._process or processes.find(self.id)) is not None:
+        while (process := self._process or processes.find(self.directory)) is not None:
             if process is not self._process:
                 self._keep(process)
             await process.kill()

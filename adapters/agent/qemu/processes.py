@@ -1,4 +1,4 @@
-"""QEMU's processes: found by the instance that they name, so that a number given anew is never taken for one."""
+"""QEMU's processes: found by the instance that they name and where they began, as numbers are given anew."""
 
 import asyncio
 import contextlib
@@ -15,6 +15,7 @@ from adapters.agent.qemu import disk
 from adapters.agent.qemu.machine import CONSOLE, LOG
 
 _PROC: Final = Path("/proc")
+_DELETED: Final = " (deleted)"
 _KILL_SECONDS: Final = 10.0
 
 
@@ -66,14 +67,14 @@ class Process:
         self._ended.set()
 
 
-def find(instance_id: str) -> Process | None:
-    """The machine of this instance, whoever started it."""
+def find(directory: Path) -> Process | None:
+    """The machine of the instance whose directory this is, whoever started it; another agent's are its own affair."""
     for entry in _PROC.iterdir():
-        if not entry.name.isdigit() or not _is_of(int(entry.name), instance_id):
+        if not entry.name.isdigit() or not _is_of(int(entry.name), directory):
             continue
         with contextlib.suppress(ProcessLookupError):
             handle = os.pidfd_open(int(entry.name))
-            if _is_of(int(entry.name), instance_id):
+            if _is_of(int(entry.name), directory):
                 return Process(int(entry.name), handle)
             os.close(handle)
     return None
@@ -110,9 +111,11 @@ def complaint(directory: Path) -> str:
     return " ".join(said.rpartition("\n")[2].split())[-200:]
 
 
-def _is_of(pid: int, instance_id: str) -> bool:
+def _is_of(pid: int, directory: Path) -> bool:
     try:
         words = (_PROC / str(pid) / "cmdline").read_bytes().split(b"\0")
+        where = (_PROC / str(pid) / "cwd").readlink()
     except OSError:
         return False
-    return b"-name" in words and f"guest={instance_id}".encode() in words
+    named = b"-name" in words and f"guest={directory.name}".encode() in words
+    return named and str(where).removesuffix(_DELETED) == str(directory.resolve())

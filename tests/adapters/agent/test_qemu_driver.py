@@ -24,8 +24,8 @@ from domain.node_spec import InstanceStatus
 pytestmark = needs_qemu
 
 
-def alive(id="inst_1"):
-    found = processes.find(id)
+def alive(here, id="inst_1"):
+    found = processes.find(here.directory / id)
     if found is not None:
         found.let_go()
     return found is not None
@@ -42,7 +42,7 @@ async def test_a_machine_runs_prints_and_is_taken_away_with_all_that_it_had(tmp_
         assert here.sources.asked == ["the-token", "the-token"]
         assert "the-token" not in (here.directory / "inst_1" / "instance.json").read_text()
         await here.driver.take_away("inst_1")
-        assert not alive()
+        assert not alive(here)
         assert here.driver.held() == {}
         assert list(here.directory.iterdir()) == []
         await here.driver.take_away("inst_1")
@@ -52,9 +52,9 @@ async def test_a_machine_runs_prints_and_is_taken_away_with_all_that_it_had(tmp_
 async def test_bringing_twice_is_one_machine(tmp_path):
     async with node(tmp_path) as here:
         await here.driver.bring(wanted(here.image))
-        pid = processes.find("inst_1").pid
+        pid = processes.find(here.directory / "inst_1").pid
         await here.driver.bring(wanted(here.image))
-        assert processes.find("inst_1").pid == pid
+        assert processes.find(here.directory / "inst_1").pid == pid
 
 
 @scenario
@@ -67,7 +67,7 @@ async def test_a_machine_stops_as_its_guest_wants_and_starts_on_the_same_disk(tm
         await here.driver.bring(wanted(here.image, desired="stopped"))
         assert here.status().state == "stopped"
         assert tiny_guest.OFF in here.driver.console("inst_1").tail
-        assert not alive()
+        assert not alive(here)
         await here.driver.bring(wanted(here.image, desired="stopped"))
         await here.driver.bring(wanted(here.image))
         await here.until_printed(tiny_guest.UP, 2)
@@ -92,7 +92,7 @@ async def test_a_guest_that_ignores_its_power_button_loses_its_power(tmp_path):
         await here.driver.bring(wanted(here.image))
         await here.driver.bring(wanted(here.image, desired="stopped"))
         assert here.status().state == "stopped"
-        assert not alive()
+        assert not alive(here)
 
 
 @scenario
@@ -100,13 +100,13 @@ async def test_machines_outlive_the_agent(tmp_path):
     async with node(tmp_path) as here:
         await here.driver.bring(wanted(here.image))
         await here.until_printed(tiny_guest.SEED)
-        pid = processes.find("inst_1").pid
+        pid = processes.find(here.directory / "inst_1").pid
         await here.driver.close()
         await here.start()
         assert here.status().state == "running"
         assert here.driver.held()["inst_1"].allocation_id == "alc_1"
         await here.driver.bring(wanted(here.image))
-        assert processes.find("inst_1").pid == pid
+        assert processes.find(here.directory / "inst_1").pid == pid
         await here.driver.bring(wanted(here.image, desired="stopped"))
         assert tiny_guest.OFF in here.driver.console("inst_1").tail
 
@@ -116,7 +116,7 @@ async def test_what_ended_while_no_agent_ran_is_stopped_and_comes_back(tmp_path)
     async with node(tmp_path) as here:
         await here.driver.bring(wanted(here.image))
         await here.driver.close()
-        process = processes.find("inst_1")
+        process = processes.find(here.directory / "inst_1")
         await process.kill()
         process.let_go()
         await here.start()
@@ -157,7 +157,7 @@ async def test_a_guest_that_shuts_down_by_itself_is_stopped_and_a_machine_that_d
         await here.until(lambda: here.status().state == "stopped")
         assert here.status().reason == "PoweredOff"
         await here.driver.bring(wanted(here.image))
-        os.kill(processes.find("inst_1").pid, signal.SIGKILL)
+        os.kill(processes.find(here.directory / "inst_1").pid, signal.SIGKILL)
         await here.until(lambda: here.status().state == "failed")
         assert here.status().reason == "QemuEnded"
         await here.driver.bring(wanted(here.image))
@@ -169,14 +169,14 @@ async def test_a_reboot_shuts_the_guest_down_and_boots_it_in_the_same_machine(tm
     async with node(tmp_path) as here:
         await here.driver.bring(wanted(here.image))
         await here.until_printed(tiny_guest.SEED)
-        pid = processes.find("inst_1").pid
+        pid = processes.find(here.directory / "inst_1").pid
         await here.driver.reboot("inst_1")
         await here.until_printed(tiny_guest.UP, 2)
         assert tiny_guest.OFF in here.driver.console("inst_1").tail
-        assert processes.find("inst_1").pid == pid
+        assert processes.find(here.directory / "inst_1").pid == pid
         await here.until_printed(tiny_guest.SEED, 2)
         await here.driver.bring(wanted(here.image, desired="stopped"))
-        assert not alive()
+        assert not alive(here)
 
 
 @scenario
@@ -202,7 +202,7 @@ async def test_a_reboot_that_was_cut_short_is_made_up_for(tmp_path):
         await here.until_printed(tiny_guest.UP, 3)
         await here.until_printed(tiny_guest.SEED, 3)
         await here.driver.bring(wanted(here.image, desired="stopped"))
-        assert not alive()
+        assert not alive(here)
 
 
 @scenario
@@ -221,7 +221,7 @@ async def test_a_microvm_boots_its_disk_too(tmp_path):
         await here.driver.bring(wanted(here.image, kind="microvm"))
         await here.until_printed(tiny_guest.UP)
         await here.driver.take_away("inst_1")
-        assert not alive()
+        assert not alive(here)
 
 
 @scenario
@@ -267,7 +267,7 @@ async def test_what_cannot_be_run_says_why_and_leaves_nothing(tmp_path, fields, 
             await here.driver.bring(wanted(here.image, **fields))
         assert refused.value.reason == reason
         assert (here.status().state, here.status().reason) == ("failed", reason)
-        assert not alive()
+        assert not alive(here)
         await here.driver.take_away("inst_1")
         assert list(here.directory.iterdir()) == []
 
@@ -309,10 +309,10 @@ async def test_an_image_that_cannot_be_had_is_the_reason(tmp_path):
 async def test_on_another_allocation_it_is_another_machine(tmp_path):
     async with node(tmp_path) as here:
         await here.driver.bring(wanted(here.image))
-        pid = processes.find("inst_1").pid
+        pid = processes.find(here.directory / "inst_1").pid
         await here.driver.bring(wanted(here.image, allocation_id="alc_2"))
         assert here.driver.held()["inst_1"].allocation_id == "alc_2"
-        assert processes.find("inst_1").pid != pid
+        assert processes.find(here.directory / "inst_1").pid != pid
 
 
 @scenario
@@ -324,7 +324,7 @@ async def test_a_damaged_record_is_held_and_can_be_taken_away(tmp_path):
         await here.start()
         assert here.status().reason == "RecordDamaged"
         await here.driver.take_away("inst_1")
-        assert not alive()
+        assert not alive(here)
         assert list(here.directory.iterdir()) == []
 
 
@@ -352,7 +352,7 @@ async def test_when_the_nodes_disk_is_full_the_machine_waits_can_be_stopped_and_
                 await here.driver.bring(wanted(here.image, "inst_2"))
             assert (refused.value.reason, list(here.driver.held())) == ("NoSpace", ["inst_1"])
             await here.driver.bring(wanted(here.image, desired="stopped"))
-            assert (here.status().state, alive()) == ("stopped", False)
+            assert (here.status().state, alive(here)) == ("stopped", False)
             subprocess.run(["mount", "-o", "remount,size=1g", small], check=True)
             await here.driver.bring(wanted(here.image))
             assert here.status().state == "running"
@@ -405,18 +405,23 @@ async def test_no_process_of_its_name_is_left_when_it_is_taken_away(tmp_path):
     async with node(tmp_path) as here:
         await here.driver.bring(wanted(here.image, desired="stopped"))
         command = ("sh", "-c", "read line", "sh", "-name", "guest=inst_1")
-        doubles = [subprocess.Popen(command, stdin=subprocess.PIPE) for _ in range(2)]
+        there, elsewhere = here.directory / "inst_1", tmp_path
+        *doubles, other = [
+            subprocess.Popen(command, stdin=subprocess.PIPE, cwd=where) for where in (there, there, elsewhere)
+        ]
         await here.driver.take_away("inst_1")
         for one in doubles:
             one.wait(10)
             one.stdin.close()
+        assert other.poll() is None, "an instance of this name in another directory is another agent's"
+        other.communicate()
 
 
 @scenario
 async def test_a_machine_that_an_upgraded_agent_finds_leaves_no_zombie(tmp_path):
     async with node(tmp_path) as here:
         await here.driver.bring(wanted(here.image))
-        pid = processes.find("inst_1").pid
+        pid = processes.find(here.directory / "inst_1").pid
         await here.driver.close()
         await here.start()
         await here.driver.take_away("inst_1")
