@@ -12,6 +12,8 @@ from domain.operation import Operation, Request
 REASON: Final = "InstanceDeleted"
 REBOOT_WITHIN_MS: Final = 600_000
 """A reboot that its node did not begin by then is not wanted any more."""
+MOST_REBOOTS: Final = node_commands.MOST_OUTSTANDING // 2
+"""With more to do a node takes no reboot: the rest is for whoever runs the node."""
 
 
 class Act(Request, frozen=True, kw_only=True):
@@ -57,13 +59,16 @@ def _on_node(id: str, state: instance.State, unit: Unit) -> Loaded | None:
 
 
 def reboot(command: Act, unit: Unit) -> Outcome:
+    """One at a time of an instance: its node does its commands in turn, for all whose instances it has."""
     loaded = unit.existing(command.id)
     state: instance.State = loaded.state
     instance_life.must_take(state, "reboot")
     on_node = _on_node(command.id, state, unit)
     if state.desired != "running" or on_node is None or state.node_id is None:
         raise errors.Conflict("it is being stopped or moved; start it, or wait until it runs")
-    if len(on_node.state.commands) >= node_commands.MOST_OUTSTANDING:
+    if any(queued.id == state.reboot for queued in on_node.state.commands):
+        return Outcome((changed(command.id, loaded, []),))
+    if len(on_node.state.commands) >= MOST_REBOOTS:
         raise errors.Conflict("its node has too much to do to take a reboot; try again")
     issued, queued = node_commands.queue(
         on_node.state,

@@ -211,6 +211,8 @@ class State(Struct, frozen=True):
     generation: int | None = None
     observed: Literal["provisioning", "running", "stopping", "stopped", "failed"] | None = None
     addresses: tuple[str, ...] = ()
+    reboot: str | None = None
+    """The command of the last reboot."""
     since: int = 0
     """When the status changed last (epoch ms)."""
     ended_at: int | None = None

@@ -36,8 +36,8 @@ def evolve(state: instance.State, event: instance.Events) -> instance.State:
             return heard if state.status == "deleting" else _now(heard, observed, at, reason, detail)
         case instance.Unheard(reason=reason, at=at):
             return _now(state, "unknown", at, reason)
-        case instance.Rebooted():
-            return state
+        case instance.Rebooted(command_id=command_id):
+            return replace(state, reboot=command_id)
         case instance.Deleting(reason=reason, at=at, wished=wished, generation=generation):
             ending = replace(state, desired="deleted" if wished else state.desired, generation=generation)
             return _now(ending, "deleting", at, reason)

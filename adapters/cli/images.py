@@ -5,7 +5,7 @@ import json
 import sys
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import TYPE_CHECKING, Any, Final, get_args
 from urllib.parse import quote
 
 import click
@@ -13,9 +13,14 @@ import click
 from adapters.cli import client, operations, tables, uploading
 from domain import image
 
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    Key = Ed25519PrivateKey | EllipticCurvePrivateKey
+
 KEY_HELP: Final = "private key in PEM, not encrypted: Ed25519, or ECDSA on P-256"
-_FILE: Final = click.Path(dir_okay=False, path_type=Path)
-_KEY: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
+_FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.group()
@@ -30,22 +35,23 @@ def images() -> None:
 @click.option("--format", "format_", type=click.Choice(get_args(image.Format)), help="default: by the file's name")
 @click.option("--purpose", type=click.Choice(get_args(image.Purpose)), default="os", show_default=True)
 @click.option("--visibility", type=click.Choice(get_args(image.Visibility)), default="private", show_default=True)
-@click.option("--sign-with", type=_KEY, help=KEY_HELP)
+@click.option("--sign-with", type=_FILE, help=KEY_HELP)
 def add(file: Path, sign_with: Path | None, _server: str, _token: str | None, _json: bool, **said: str) -> None:
     """Register FILE as an image, sign it if you give a key, and upload it.
 
     Asked again, after it was interrupted, it goes on with the same image.
     """
     said["format"] = said.pop("format_") or _format(file)
+    key = None if sign_with is None else _key(sign_with)  # before a name and version are taken for ever
     api = client.Client(_server, _token)
     digest, size = uploading.digest(file)
     wanted = {"sha256": digest, "sizeBytes": size} | {_camel(name): value for name, value in said.items()}
-    key = "add-" + sha256(json.dumps(wanted, sort_keys=True).encode()).hexdigest()[:32]
-    answer = api.send("POST", "/v1/images", body=wanted, headers={"Idempotency-Key": key}).body
+    once = {"Idempotency-Key": "add-" + sha256(json.dumps(wanted, sort_keys=True).encode()).hexdigest()[:32]}
+    answer = api.send("POST", "/v1/images", body=wanted, headers=once).body
     id = str(answer["id"])
     click.echo(f"{tables.printable(id)}: registered, sha256 {digest}", err=True)
-    if sign_with is not None:
-        _vouch(api, answer | {"sha256": digest, "sizeBytes": size}, sign_with)
+    if key is not None:
+        _vouch(api, answer | {"sha256": digest, "sizeBytes": size}, key)
     answer = uploading.upload(api, "PUT", f"{_path(id)}/content", file).body
     operations.show_record(answer, as_json=_json)
 
@@ -61,17 +67,17 @@ def statement(id: str, _server: str, _token: str | None, _json: bool) -> None:
 
 @images.command(params=[*operations.asking()])
 @click.argument("id")
-@click.argument("key", type=_KEY)
+@click.argument("key", type=_FILE)
 def vouch(id: str, key: Path, _server: str, _token: str | None, _json: bool) -> None:
     """Sign an image with the private key in the file KEY, and send the signature.
 
     The key stays here. With Ed25519 it signs the image's statement, with ECDSA on P-256 the digest of its bytes.
     """
-    api = client.Client(_server, _token)
-    operations.show_record(_vouch(api, api.send("GET", _path(id)).body, key), as_json=_json)
+    loaded, api = _key(key), client.Client(_server, _token)
+    operations.show_record(_vouch(api, api.send("GET", _path(id)).body, loaded), as_json=_json)
 
 
-def _vouch(api: client.Client, found: dict[str, Any], key: Path) -> dict[str, Any]:
+def _vouch(api: client.Client, found: dict[str, Any], key: "Key") -> dict[str, Any]:
     signature = base64.b64encode(_signature(found, key)).decode()
     answer: dict[str, Any] = api.send("POST", f"{_path(found['id'])}/signatures", body={"signature": signature}).body
     signers = ", ".join(str(verdict["signer"]) for verdict in answer["verdicts"])
@@ -79,11 +85,9 @@ def _vouch(api: client.Client, found: dict[str, Any], key: Path) -> dict[str, An
     return answer
 
 
-def _signature(found: dict[str, Any], path: Path) -> bytes:
+def _key(path: Path) -> "Key":
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric import ec, ed25519
-    from cryptography.hazmat.primitives.asymmetric.utils import Prehashed
-    from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
     try:
@@ -91,10 +95,20 @@ def _signature(found: dict[str, Any], path: Path) -> bytes:
     except (ValueError, TypeError, UnsupportedAlgorithm, OSError) as wrong:
         raise click.ClickException(f"{path} is no {KEY_HELP}: {wrong}") from None
     if isinstance(key, ed25519.Ed25519PrivateKey):
-        return key.sign(_statement(found))
+        return key
     if isinstance(key, ec.EllipticCurvePrivateKey) and isinstance(key.curve, ec.SECP256R1):
-        return key.sign(bytes.fromhex(found["sha256"]), ec.ECDSA(Prehashed(SHA256())))
+        return key
     raise click.ClickException(f"{path} is no {KEY_HELP}")
+
+
+def _signature(found: dict[str, Any], key: "Key") -> bytes:
+    from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+    from cryptography.hazmat.primitives.asymmetric.utils import Prehashed
+    from cryptography.hazmat.primitives.hashes import SHA256
+
+    if isinstance(key, ed25519.Ed25519PrivateKey):
+        return key.sign(_statement(found))
+    return key.sign(bytes.fromhex(found["sha256"]), ec.ECDSA(Prehashed(SHA256())))
 
 
 def _statement(found: dict[str, Any]) -> bytes:

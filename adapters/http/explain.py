@@ -58,9 +58,11 @@ def invalid(message: str, declared: Any, value: Any, known: Collection[str], at:
         return errors.Invalid(field[:_LONGEST], f"there is no such field; known are: {', '.join(names) or 'none'}")
     if (match := _RULE.fullmatch(what)) and match[1] in _names(types_here):
         path, what = f"{path}.{match[1]}{match[2]}".removeprefix("."), match[3]
-    said = _say(what, types_here, parents)
     if in_key:
-        said = f"in a key: {said}"
+        keys = [of for kind in types_here if get_origin(kind) is dict for of in kinds(get_args(kind)[0])]
+        said = f"in a key: {_say(what, keys, [])}"
+    else:
+        said = _say(what, types_here, parents)
     return errors.Invalid(path[:_LONGEST] or "body", said[:_LONGEST])
 
 

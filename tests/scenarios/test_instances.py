@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from commands import instance_verbs
 from domain import instance, ssh_key
 from domain.event import Append, Change, Meta
 from facts import differences
@@ -262,6 +263,22 @@ def test_a_reboot_is_a_command_of_its_node(plane: Plane) -> None:
     assert command["params"] == {"instanceId": made["id"]}
     act(plane, made["id"], "stop")
     assert plane.acme.post(f"/v1/instances/{made['id']}/reboot").status_code == 409
+
+
+def test_reboots_leave_a_node_room_for_its_operator_and_for_its_other_instances(plane: Plane) -> None:
+    pool_id, (node_id,) = plane.hosts()
+    mine, other = (runs(plane, plane.instance(pool_id)["id"])["id"] for _ in range(2))
+    assert all(act(plane, mine, "reboot")["state"] == "running" for _ in range(3))
+    (event,) = [one for one in plane.events(mine) if isinstance(one, instance.Rebooted)]
+    act(plane, other, "reboot")
+    plane.root.ok("POST", f"/v1/commands/{event.command_id}/cancel", {})
+    act(plane, mine, "reboot")
+    assert len([one for one in plane.events(mine) if isinstance(one, instance.Rebooted)]) == 2
+    for _ in range(instance_verbs.MOST_REBOOTS - 2):
+        plane.root.ok("POST", f"/v1/nodes/{node_id}/commands", {"name": "inspect"})
+    third = runs(plane, plane.instance(pool_id)["id"])["id"]
+    assert plane.acme.post(f"/v1/instances/{third}/reboot").status_code == 409
+    plane.root.ok("POST", f"/v1/nodes/{node_id}/commands", {"name": "inspect"})
 
 
 def test_a_resize_is_refused_with_the_reason(plane: Plane) -> None:

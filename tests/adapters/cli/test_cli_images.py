@@ -97,6 +97,7 @@ def test_a_format_that_the_name_does_not_say_is_asked_for(server: Server, tmp_pa
     ran = run(["add", tmp_path / "disk", "--name", "small", "--image-version", "1"], server)
     assert (ran.exit_code, server.asked) == (2, [])
     assert "add --format" in ran.stderr
+    assert "does not exist" in run(["add", tmp_path / "none", "--name", "a", "--image-version", "1"], server).stderr
 
 
 def test_the_statement_is_printed_byte_for_byte(server: Server) -> None:
@@ -114,13 +115,15 @@ def test_vouch_signs_the_digest_with_a_key_on_p_256(server: Server, tmp_path: Pa
 
 @pytest.mark.parametrize("content", [b"", b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"])
 def test_what_is_no_private_key_is_refused_before_anything_is_sent(
-    server: Server, tmp_path: Path, content: bytes
+    server: Server, disk: Path, tmp_path: Path, content: bytes
 ) -> None:
-    (tmp_path / "key.pem").write_bytes(content)
-    server.says(view())
-    ran = run(["vouch", "img_1", tmp_path / "key.pem"], server)
-    assert (ran.exit_code, [asked.verb for asked in server.asked]) == (1, ["GET"])
-    assert "key.pem is no private key" in ran.stderr
+    key = tmp_path / "key.pem"
+    key.write_bytes(content)
+    add = ["add", disk, "--name", "small", "--image-version", "1", "--sign-with", key]
+    for line in (["vouch", "img_1", key], add):
+        ran = run(line, server)
+        assert (ran.exit_code, server.asked) == (1, []), "add takes a name and version for ever"
+        assert "key.pem is no private key" in ran.stderr
 
 
 def test_a_refusal_in_the_middle_of_an_upload_is_read() -> None:

@@ -1,11 +1,14 @@
 """What may come in, and how each wrong thing is refused: by name, never with a 500 (api.md §2)."""
 
 import json
-from typing import Any
+from typing import Any, Literal
 
 import fake_api
 import pytest
 from fake_api import ALICE, KEYED, Fake, Part, Shelf, assert_problem
+from msgspec import Struct, ValidationError, convert
+
+from adapters.http import explain
 
 JSON = {"Content-Type": "application/json"}
 
@@ -262,3 +265,14 @@ def test_a_header_that_must_mean_one_thing_comes_once(name: str) -> None:
     ]
     response = fake_api.ask(Fake(), "PATCH", "/v1/widgets/wdg_1", content=b'{"name": "n"}', headers=headers)
     assert name.lower() in assert_problem(response, 400, "MALFORMED")["detail"]
+
+
+def test_a_key_that_is_none_of_those_possible_is_told_which_are() -> None:
+    class Wants(Struct):
+        scalars: dict[Literal["vcpu", "memoryMiB"], int]
+
+    given = {"scalars": {"cpu": 1}}
+    with pytest.raises(ValidationError) as wrong:
+        convert(given, Wants)
+    refusal = explain.invalid(str(wrong.value), Wants, given, ["scalars"])
+    assert refusal.detail == "scalars: in a key: expected one of vcpu, memoryMiB"
