@@ -52,6 +52,7 @@ from projections import table
 AUDIENCE = "better-compute"
 COMMANDS, READS, FOLLOWING = 12, 12, 2
 LAG_NOT_READY = 10_000
+SHOWN_S = 2.0
 
 _TOLD = (
     node.SpecChanged
@@ -155,8 +156,8 @@ class Plane:
         return min(self.follower.position, *self.runner.positions.values())
 
     def shown_all(self) -> bool:
-        """Whether the read models show all that the log has now."""
-        return self.shown() >= self.head()
+        """Whether the read models show all that the log has now: they may take a moment, and it may go on meanwhile."""
+        return self._wait_shown(self.head(), SHOWN_S)
 
     def _wait(self, position: int, seconds: float) -> bool:
         return self.follower.wait(position, seconds)

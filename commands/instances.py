@@ -99,6 +99,7 @@ def create(command: Create, unit: Unit) -> Outcome:
     if vouched:
         launching.must_start(unit, image)
     asked = stored or Asked(instance_id, _draft(command, own, image.image, content, unit))
+    launching.must_fit(image, asked.draft.flavor)
     if not asked.draft.owned:
         unit.decide(unit.resolve(RESERVATION, asked.draft.reservation_id, "reservationId"))
     if not asked.version and unit.ports.authorizer.needs_committed_draft:
@@ -118,15 +119,16 @@ def create(command: Create, unit: Unit) -> Outcome:
 
 def _draft(command: Create, own: str, image: instance.Image, content: bytes | None, unit: Unit) -> instance.Drafted:
     """What is decided on; what cannot be is refused before, naming the field, and nothing of it is recorded."""
-    unit.resolve(catalog.POOL, command.pool_id, "poolId")
-    of: pool.State = unit.existing(command.pool_id, "poolId").state
     flavor = launching.flavor_of(unit, command.flavor_id)
+    project_id = command.project_id
+    if command.reservation_id is None:
+        unit.resolve(catalog.POOL, command.pool_id, "poolId")
+    else:  # its pool need not be offered any more: what is placed runs to its end
+        project_id = _given(command, flavor, unit)
+    of: pool.State = unit.existing(command.pool_id, "poolId").state
     instance_claim.check(flavor.size, of, command.max_pending_seconds)
     if command.project_id is not None:
         reservations.takes_more(command.project_id, unit)
-    project_id = command.project_id
-    if command.reservation_id is not None:
-        project_id = _given(command, flavor, unit)
     keys = [ssh_key.kept(key, f"sshKeys[{index}]") for index, key in enumerate(command.ssh_keys)]
     return instance.Drafted(
         tenant_id=unit.session.tenant_id,

@@ -5,7 +5,7 @@ from msgspec import Struct
 from commands import flavors, image_content
 from commands.ports import Loaded
 from commands.unit import Unit
-from domain import catalog, errors, image, image_signers, instance
+from domain import catalog, errors, flavor, image, image_signers, instance
 from domain.instance import Flavor, Image
 
 
@@ -61,6 +61,17 @@ def must_start(unit: Unit, named: Named) -> None:
     if not unit.ports.images.blobs.has(state.sha256):
         image_content.missed(unit.ports.store, named.image.id, unit.ports.images.blobs.has)
         raise _refused("imageId", "the image's bytes are gone from where they were kept; upload them again")
+
+
+def must_fit(named: Named, of: instance.Flavor) -> None:
+    """Refuse an image whose disk is larger than the flavor's: no node could ever make it. An ISO comes beside it."""
+    state: image.State = named.loaded.state
+    needs = state.virtual_bytes
+    if state.format == "iso" or needs is None or needs <= of.size.disk_gib * flavor.BYTES_A_GIB:
+        return
+    least = -(-needs // flavor.BYTES_A_GIB)
+    has = f"its disk has {of.size.disk_gib} GiB, the image makes one of {needs} bytes"
+    raise errors.Invalid("flavorId", f"{has}; take a flavor with diskGiB of {least} or more")
 
 
 def _refused(field: str, message: str) -> errors.Conflict:

@@ -9,6 +9,7 @@ from domain.claim import Claim, DeviceLine
 from domain.event import Event
 
 MIB_A_GIB = 1024
+BYTES_A_GIB = 2**30
 
 
 class Gpus(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):

@@ -5,16 +5,18 @@ guard, and everybody behind is placed around the guards of those ahead: whoever 
 that was promised stays until its claim begins or a better one is found, so that no promise gets worse by planning
 anew. Only what comes ahead in the order may take a guard's place: a claim of higher priority that is new to the queue.
 
-Devices that ended and are not given back count, for guards alone, as free in a moment: their node is about to say so.
+What ended and is not given back counts, for guards alone, as free in a moment: its node is about to say so.
 A claim that fits nowhere within a year gets no guard and is in nobody's way.
 
 A claim that is not spot and would begin later than with a notice's delay may preempt spot (domain/preemption.py);
 it does so around the guards of those ahead, as it is placed around them.
 
-Pure: the calendar is left as it was found. The cost is bounded: a claim is tried at most three times, at most GUARDS
-claims are guarded, at most SEARCHES times an earliest start is looked for, and at most PREEMPTIONS times victims.
+Pure: the calendar is left as it was found. The cost is bounded: a claim is tried at most three times, and a few more
+where nodes owe scalars, at most GUARDS claims are guarded, at most SEARCHES times an earliest start is looked for, and
+at most PREEMPTIONS times victims.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Final, Literal
 
@@ -30,6 +32,9 @@ SLACK_MS: Final = 60_000
 
 GIVEN_BACK_MS: Final = 600_000
 """A device that its node has not given back for so long is not reckoned with."""
+
+OWING: Final = 8
+"""So many nodes that have to give back something are left out one by one, and then all of them."""
 
 WITHIN_MS: Final = 366 * 86_400_000
 
@@ -121,6 +126,7 @@ class _Walk:
         self._seek = seek
         self._notice = notice_ms
         self._shortened: list[calendar.Booking] = []
+        self._owed: defaultdict[str, list[calendar.Booking]] = defaultdict(list)
         self._guards: dict[str, Guard] = {}
         self._placed: list[str] = []
         self._waiting = 0
@@ -137,17 +143,39 @@ class _Walk:
             if lately and held.start < soon < held.until and entry is not None and entry.node.schedulable:
                 self._pool.rebound(held.key, soon)
                 self._shortened.append(held)
+                self._owed[held.node_id].append(held)
 
     def attempt(self, waiter: Waiter) -> placement.Placement | placement.Refusal:
-        """Place it in its window; ahead of time it gets no device that is not given back yet."""
-        found = placement.place(self._pool, waiter.claim, waiter.window, waiter.id, self._selectors)
-        if waiter.window[0] <= self._now or isinstance(found, placement.Refusal) or not self._shortened:
-            return found
-        held = {atom for booking in self._shortened for atom in booking.atoms}
-        if not any(held.intersection(member.atoms) for member in found.members):
-            return found
-        nodes = {booking.node_id for booking in self._shortened}
-        return placement.place(self._pool, waiter.claim, waiter.window, waiter.id, self._selectors, nodes)
+        """Place it in its window; it gets nothing that is not given back yet."""
+        without: set[str] = set()
+        while True:
+            found = placement.place(self._pool, waiter.claim, waiter.window, waiter.id, self._selectors, without)
+            if isinstance(found, placement.Refusal):
+                return found
+            owing = self._owing(found.members, waiter.window)
+            if not owing:
+                return found
+            without |= owing if len(without) < OWING else set(self._owed)
+
+    def _owing(self, members: Iterable[placement.Member], window: tuple[int, int]) -> set[str]:
+        """The nodes on which it would have what has ended and is not given back: where it takes a device ahead of time
+        all that owe anything, else those that owe scalars which it needs at some instant.
+        """
+        owing: set[str] = set()
+        for member in members:
+            held = self._owed.get(member.node_id, ())
+            if window[0] > self._now and any(set(booking.atoms).intersection(member.atoms) for booking in held):
+                return set(self._owed)
+            for name, amount in member.scalars.items():
+                owed = sum(booking.scalars.get(name, 0) for booking in held)
+                if owed and amount + owed > self._left(member.node_id, name, window):
+                    owing.add(member.node_id)
+        return owing
+
+    def _left(self, node_id: str, scalar: str, window: tuple[int, int]) -> int:
+        """What is left of a scalar all through the window, from when all that has ended is reckoned as given back."""
+        entry, gap = self._pool.entries[node_id], self._pool.gap_ms
+        return self._pool.spare(entry, scalar, max(window[0], self._now + 1 + gap), window[1])
 
     def keep(self, queue: Iterable[Waiter]) -> None:
         """Hold what was promised before, in the order of the queue, as far as it still can be."""
@@ -182,7 +210,8 @@ class _Walk:
         self, waiter: Waiter, alone: placement.Placement | placement.Refusal, own: Guard | None
     ) -> placement.Placement | placement.Refusal:
         """Its place between all others: its own where that is due, and whom an empty queue leaves out gets none."""
-        if own is not None and own.start == waiter.window[0] <= self._now:
+        due = own is not None and own.start == waiter.window[0] <= self._now
+        if own is not None and due and not self._owing(own.members, waiter.window):
             return placement.Placement(own.members)
         if isinstance(alone, placement.Refusal) or not (self._guards or self._placed):
             return alone

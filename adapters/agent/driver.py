@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from msgspec import Struct
 
@@ -35,6 +35,10 @@ class Console(Struct, frozen=True):
 
     total_bytes: int
     tail: str
+
+
+UNKNOWN: Final = ""
+"""The allocation of an instance whose driver does not know it any more."""
 
 
 class Held(Struct, frozen=True):

@@ -23,9 +23,10 @@ from litestar import Litestar, WebSocket, websocket
 from litestar.handlers import WebsocketRouteHandler
 
 from adapters.agent import protocol
+from adapters.agent.connection import Close, Gone, close, receive, send, superseded
 from adapters.agent.intake import Intake, RunBlocking
 from adapters.agent.leases import Lease, Leases
-from adapters.agent.peer import OUTAGE, Clock, Close, Gone, Peer, Token, close, receive, send, superseded
+from adapters.agent.peer import OUTAGE, Clock, Peer, Token
 from adapters.ids import Mint
 from commands import agent_batches, agents
 from commands.instance_consoles import Consoles

@@ -14,6 +14,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from domain import inventory, node_command, node_spec
 
@@ -172,6 +173,13 @@ class Broken(Exception):
 
 def encode(message: FromAgent | FromPlane) -> str:
     return _encoder.encode(message).decode()
+
+
+def fitting(status: Status) -> Status:
+    """The status without what is for people alone, where a message would else be too long to be taken."""
+    if len(encode(status).encode()) <= MAX_MESSAGE:
+        return status
+    return replace(status, instances={id: replace(one, detail=None) for id, one in status.instances.items()})
 
 
 def from_agent(text: str, limit: int = MAX_INVENTORY) -> FromAgent:

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Collection, Mapping
 from typing import NamedTuple, Protocol
 
 from adapters.agent import protocol
+from adapters.agent.driver import UNKNOWN
 from adapters.agent.instances import Instances
 from domain.node_spec import Allocation, Sharing, Status
 
@@ -66,7 +67,7 @@ async def reconcile(spec: protocol.Spec, runtime: Runtime, instances: Instances 
         return "prepared" if await _done(runtime.prepare(allocation), "prepare", allocation.id) else "failed"
 
     states = await asyncio.gather(*(bring(allocation) for allocation in wanted.values()))
-    items: dict[str, Status] = {**dict.fromkeys(stuck, "failed"), **dict.fromkeys(leaving, "prepared")}
+    items: dict[str, Status] = {**dict.fromkeys(stuck, "failed"), **dict.fromkeys(leaving - {UNKNOWN}, "prepared")}
     items.update(zip(wanted, states, strict=True))
     instances.prepared(items)
     return Reconciled(items, shaped)
@@ -75,7 +76,10 @@ async def reconcile(spec: protocol.Spec, runtime: Runtime, instances: Instances 
 async def _take_back(
     wanted: Mapping[str, Allocation], runtime: Runtime, leaving: Collection[str], staying: Collection[str]
 ) -> dict[str, Allocation]:
-    """Tear down what is not as wanted, and answer what is here still; what an instance stays on is mended at most."""
+    """Tear down what is not as wanted, and answer what is here still; what an instance stays on is mended at most.
+
+    An instance of which nobody knows what it is on may be on any of them.
+    """
     stuck: dict[str, Allocation] = {}
     for held in sorted(runtime.held(), key=lambda a: a.id):
         want = wanted.get(held.id)
@@ -85,7 +89,8 @@ async def _take_back(
         mend = want is not None and (_unknown(held) or held.id in staying)
         if want == held or (want and mend and await _done(runtime.prepare(want), "mend", held.id)):
             continue
-        if held.id in staying or not await _done(runtime.tear_down(held.id), "tear down", held.id):
+        kept = held.id in staying or UNKNOWN in leaving
+        if kept or not await _done(runtime.tear_down(held.id), "tear down", held.id):
             stuck[held.id] = held
     return stuck
 

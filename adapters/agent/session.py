@@ -313,7 +313,7 @@ class AgentSession:
             if self._reached is None:
                 return
             generation, reached = self._reached
-            status = protocol.Status(generation, reached.items, self._instances.statuses())
+            status = protocol.fitting(protocol.Status(generation, reached.items, self._instances.statuses()))
             if owed or status != self._said:
                 self._said = status
                 await self.tell(lambda _: status)

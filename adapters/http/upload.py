@@ -20,7 +20,6 @@ from .slots import Slots
 from .threads import Workers
 
 PIECE: Final = 1 << 20
-CRUMBS: Final = 256
 STALL_SECONDS: Final = 60.0
 """In which a piece must come: slower than 17 KiB/s is no upload."""
 
@@ -83,7 +82,7 @@ async def _pour(sink: Sink, workers: Workers, receive: Receive) -> None:
         async for piece in _pieces(receive):
             if writing is not None:
                 await writing
-            writing = asyncio.ensure_future(workers.run(partial(_write, sink, piece)))
+            writing = asyncio.ensure_future(workers.run(partial(sink.write, piece)))
         if writing is not None:
             await writing
     finally:
@@ -92,27 +91,20 @@ async def _pour(sink: Sink, workers: Workers, receive: Receive) -> None:
                 await writing
 
 
-def _write(sink: Sink, piece: list[bytes]) -> None:
-    for crumb in piece:
-        sink.write(crumb)
-
-
-async def _pieces(receive: Receive) -> AsyncIterator[list[bytes]]:
-    """All that comes, in pieces of PIECE bytes or a little more; the last may be short, as are those of many crumbs."""
+async def _pieces(receive: Receive) -> AsyncIterator[bytes]:
+    """All that comes, in whatever crumbs, in pieces of PIECE bytes or a little more; the last may be short."""
     more = True
     while more:
-        held: list[bytes] = []
-        size = 0
+        held = bytearray()
         try:
             async with asyncio.timeout(STALL_SECONDS):
-                while more and size < PIECE and len(held) < CRUMBS:
+                while more and len(held) < PIECE:
                     message = await receive()
                     if message["type"] != "http.request":
                         raise errors.Malformed("the connection closed before the body ended")
-                    held.append(message.get("body", b""))
-                    size += len(held[-1])
+                    held += message.get("body", b"")
                     more = message.get("more_body", False)
         except TimeoutError:
             raise errors.Malformed(f"less than {PIECE} bytes came in {STALL_SECONDS:g} s") from None
-        if size:
-            yield held
+        if held:
+            yield bytes(held)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from adapters.agent import durable
+from domain import errors
 
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
@@ -33,7 +34,16 @@ class Directory:
         return self._root / "sha256" / sha256[:2] / sha256
 
     def has(self, sha256: str) -> bool:
-        return self.path(sha256).is_file()
+        """Raises Unavailable where all of them are away: a directory that is not mounted has lost nothing."""
+        try:
+            if self.path(sha256).is_file():
+                return True
+            away = not (self._root / "sha256").is_dir()
+        except OSError as fault:
+            raise errors.Unavailable("the bytes of images cannot be reached just now; try again") from fault
+        if away:
+            raise errors.Unavailable("the directory of images is not there: whoever runs this plane can mount it")
+        return False
 
     def drop(self, sha256: str) -> None:
         path = self.path(sha256)

@@ -14,6 +14,7 @@ _MORE: Final = struct.Struct(">QQQII")
 _DIRTY, _CORRUPT, _EXTERNAL, _COMPRESSION, _WIDE_L2 = (1 << bit for bit in range(5))
 _BACKING_FORMAT: Final = 0xE2792ACA
 _DATA_FILE: Final = 0x44415441
+_BITMAPS: Final = 0x23852875
 _COMPRESSIONS: Final = (0, 1)
 _MAX_L1: Final = 32 << 20
 _MAX_REFCOUNT_TABLE: Final = 8 << 20
@@ -91,7 +92,10 @@ def _check_features(header: Header) -> None:
 
 
 def _check_extensions(head: bytes, header: Header) -> None:
-    """Header extensions end at type 0, within the first cluster."""
+    """Header extensions end at type 0, or with the first cluster; QEMU reads whatever comes until then.
+
+    Bitmaps of some bytes in the file are half a GiB each in the memory of whoever opens it.
+    """
     at, end = header.length, min(1 << header.cluster_bits, len(head)) if header.cluster_bits < 32 else len(head)
     while at + 8 <= end:
         kind, length = struct.unpack_from(">II", head, at)
@@ -99,9 +103,11 @@ def _check_extensions(head: bytes, header: Header) -> None:
             return
         if kind in (_BACKING_FORMAT, _DATA_FILE):
             raise _wrong("it names a backing file's format or an external data file; flatten it: qemu-img convert")
+        if kind == _BITMAPS:
+            raise _wrong("it has bitmaps; leave them out: qemu-img convert -O qcow2")
         at += 8 + (length + 7) // 8 * 8
-    if at > end:
-        raise _wrong("a header extension reaches beyond the header")
+    if at > end or end < 1 << header.cluster_bits:
+        raise _wrong("a header extension reaches beyond the header, or beyond what is read of it")
 
 
 def _check_tables(header: Header, size: int) -> None:

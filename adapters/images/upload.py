@@ -132,7 +132,7 @@ class Upload:
         """The digest is held until the log has it: bytes that it does not know are taken for left over."""
         blobs, sha256 = self._uploads.blobs, self._expected.sha256
         with blobs.locked(sha256):
-            known = blobs.has(sha256)
+            known = blobs.path(sha256).is_file()
             blobs.keep(self._path, sha256)
             try:
                 return self._uploads.perform(*self._command(content))

@@ -222,6 +222,26 @@ def test_what_is_torn_down_is_not_booked_ahead_before_it_is_given_back() -> None
     assert verdict.placed is not None
 
 
+@pytest.mark.parametrize("promised", [False, True])
+def test_scalars_that_are_torn_down_are_nobodys_before_they_are_given_back(promised: bool) -> None:
+    """Unlike a device's, what is left of them beside what has ended may be enough for the moment, and not later."""
+    cell = Cell(pool(*(node(name, 0, scalars={"vcpu": 8}) for name in "ab")))
+    cell.pool.book("full", "b", [], {"vcpu": 6}, 0, None)
+    cell.pool.book("ends", "a", [], {"vcpu": 2}, 0, None, NOW)
+    cell.pool.book("later", "a", [], {"vcpu": 4}, NOW + 10 * MINUTE, NOW + 20 * MINUTE)
+    waits = Job("waits", ask(0, vcpu=3), 60 * MINUTE, (0, 0))
+    if promised:
+        waits.planned, member = True, placement.Member("a", (), {"vcpu": 3}, 0)
+        waits.guard = queueing.Guard(NOW, NOW + 60 * MINUTE, (member,))
+    cell.waiting = [waits]
+    (verdict,) = cell.walk()
+    assert verdict.placed is None
+    cell.pool.unbook("full")
+    (verdict,) = cell.walk()
+    assert verdict.placed is not None
+    assert [member.node_id for member in verdict.placed.members] == ["b"]
+
+
 def test_what_can_never_fit_is_in_nobodys_way() -> None:
     cell = Cell(pool(node("a", 1)))
     cell.waiting = [*(job(f"huge{n}", 9, minutes=10, rank=n) for n in range(40)), job("small", 1, minutes=10, rank=99)]

@@ -67,6 +67,7 @@ RULES: Final[Mapping[str, tuple[int, Draw]]] = {
         },
     ),
     "agent": (8, lambda rng: {"does": rng.choice(("works", "works", "reports", "reports", "reports late"))}),
+    "agents_report": (4, lambda rng: {}),
     "agent_comes_or_goes": (3, lambda rng: {"lost": rng.random() < 0.5}),
     "time_passes": (
         6,
@@ -96,7 +97,17 @@ RULES: Final[Mapping[str, tuple[int, Draw]]] = {
     "process": (3, lambda rng: {"does": rng.choice(("stands still", "goes on", "goes on", "restarts", "takes over"))}),
 }
 LAUNCHING: Final = frozenset({"launch", "launch_on", "act_on_instance"})
-BY: Final = LAUNCHING | {"create", "create_some", "act", "act_once", "limit", "serve", "agent", "agent_comes_or_goes"}
+BY: Final = LAUNCHING | {
+    "create",
+    "create_some",
+    "act",
+    "act_once",
+    "limit",
+    "serve",
+    "agent",
+    "agents_report",
+    "agent_comes_or_goes",
+}
 PICKS: Final = frozenset({"act", "act_once", "launch_on", "act_on_instance"})
 NODE: Final = frozenset({"serve", "agent", "agent_comes_or_goes"})
 

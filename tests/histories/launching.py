@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 from domain import errors, flavor, instance_life
 from histories import invariants, room
 from histories.fleet import SIZES, TENANTS, session
+from histories.model import FINAL
 from histories.process import ROOT
 
 if TYPE_CHECKING:
@@ -100,7 +101,8 @@ class Launching(RuleBasedStateMachine):
                 except errors.Conflict:
                     assert of.draft.owned or self.of.model.reservations[under].status not in ("binding", "active")
                 else:
-                    assert not of.draft.owned, "it is the instance's"
+                    over = self.of.model.reservations[under].status in FINAL
+                    assert over or not of.draft.owned, "it is the instance's"
             case _:
                 try:
                     process.ask(f"instances.{verb}", who, id=of.id)

@@ -8,7 +8,7 @@ import hypothesis.strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 from msgspec.structs import replace
 
-from commands import agents
+from commands import agents, status_batches
 from commands.controllers import timekeeper
 from domain import claim, errors
 from domain.event import Fence
@@ -307,9 +307,7 @@ class Histories(Launching):
         id, store = self._node(node), self.of.processes[by].store
         agent = self.agents[id]
         if does == "works":
-            spec = store.load(id).state
-            agent.generation, agent.items = spec.generation, {a.id: "prepared" for a in spec.allocations}
-            agent.instances = {one.id: InstanceStatus(one.desired) for one in spec.instances}
+            self._works(id)
             return
         try:
             heard = agent.session - (does != "reports")
@@ -318,6 +316,20 @@ class Histories(Launching):
             assert does != "reports", "its session is the last one"
         else:
             assert does == "reports", "its session was superseded"
+
+    def _works(self, id: str) -> None:
+        spec, agent = self.of.processes[0].store.load(id).state, self.agents[id]
+        agent.generation, agent.items = spec.generation, {a.id: "prepared" for a in spec.allocations}
+        agent.instances = {one.id: InstanceStatus(one.desired) for one in spec.instances}
+
+    @rule(by=ONE)
+    def agents_report(self, by: int) -> None:
+        """Those that are connected, together: what a gateway hears at once is one append."""
+        store = self.of.processes[by].store
+        there = [id for id in self.of.fleet.nodes if store.load(id).state.connectivity == "connected"]
+        said = [(id, self.agents[id]) for id in there]
+        reports = [status_batches.Report(id, one.session, one.generation, one.items, one.instances) for id, one in said]
+        assert status_batches.report_statuses(store, reports) == [None] * len(reports)
 
     @rule(by=ONE, node=NODE, lost=st.booleans())
     def agent_comes_or_goes(self, by: int, node: int, lost: bool) -> None:
@@ -386,10 +398,10 @@ class Histories(Launching):
         """Time passes, the controllers run, every agent does and says what it should, and they run again."""
         self.clock.passes(minutes * MINUTE)
         self.controllers_run()
-        for number, id in enumerate(self.of.fleet.nodes):
+        for id in self.of.fleet.nodes:
             if self.of.processes[0].store.load(id).state.connectivity == "connected":
-                self.agent(0, number, "works")
-                self.agent(0, number, "reports")
+                self._works(id)
+        self.agents_report(0)
         self.controllers_run()
 
     more_goes_well = all_goes_well

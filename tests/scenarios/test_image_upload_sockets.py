@@ -1,5 +1,6 @@
 """Uploads over real sockets: who leaves in the middle, who waits to be asked, and what memory they take."""
 
+import asyncio
 import hashlib
 import socket
 import threading
@@ -17,6 +18,7 @@ from adapters.http.app import create_app
 from adapters.http.health import Health
 from adapters.http.limits import Limits
 from adapters.registry import OPERATIONS
+from domain import errors
 from given import DEADLINE_S, Client, Plane
 
 MIB = 1 << 20
@@ -143,6 +145,20 @@ def test_who_sends_too_slowly_is_let_go(
         connection.sendall(head(plane.acme, image_id) + DISK[:MIB])
         assert answered(connection).startswith(b"HTTP/1.1 400")
     until(lambda: not coming(plane))
+
+
+def test_who_sends_crumb_by_crumb_is_no_quicker_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upload, "STALL_SECONDS", 0.2)
+
+    async def crumb() -> Any:
+        await asyncio.sleep(0)
+        return {"type": "http.request", "body": b"x", "more_body": True}
+
+    async def first() -> bytes:
+        return await anext(upload._pieces(crumb))
+
+    with pytest.raises(errors.Malformed, match="less than"):
+        asyncio.run(first())
 
 
 def test_an_upload_takes_the_same_memory_however_long_it_is(plane: Plane, http: httpx.Client) -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+import disks
 from adapters.ids import Mint
 from given import Client, Plane
 
@@ -67,6 +68,26 @@ def test_nothing_starts_from_what_is_retired_or_a_ramdisk(plane: Plane, pool_id:
     assert "retired" in said(launch(plane, pool_id, image_id, flavor_id=flavor_id), 409, "flavorId")
     plane.acme.ok("DELETE", f"/v1/images/{image_id}")
     assert "retired" in said(launch(plane, pool_id, image_id), 409, "imageId")
+
+
+@pytest.mark.parametrize(("gib", "status"), [(11, 422), (10, 201)])
+def test_an_image_larger_than_the_flavors_disk_is_refused_before_anything_is_booked(
+    plane: Plane, pool_id: str, gib: int, status: int
+) -> None:
+    large = disks.qcow2(virtual=gib * 2**30, bits=16, l1=gib * 2)
+    image_id = plane.image(plane.acme, large, format="qcow2")
+    answer = launch(plane, pool_id, image_id, flavor_id=plane.flavor(diskGiB=10))
+    assert answer.status_code == status, answer.text
+    if status == 422:
+        assert "diskGiB of 11 or more" in said(answer, 422, "flavorId")
+        assert plane.rows("SELECT count(*) FROM device_bookings") == [(0,)]
+    again = launch(plane, pool_id, image_id, flavor_id=plane.flavor(diskGiB=11))
+    assert again.status_code == 201, again.text
+
+
+def test_an_iso_is_put_beside_the_disk_and_may_be_larger(plane: Plane, pool_id: str) -> None:
+    image_id = plane.image(plane.acme, disks.iso(20), format="iso")
+    assert launch(plane, pool_id, image_id, flavor_id=plane.flavor(diskGiB=1)).status_code == 201
 
 
 def test_what_is_foreign_is_told_from_what_is_missing_by_nothing(plane: Plane, pool_id: str) -> None:

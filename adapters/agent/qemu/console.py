@@ -1,4 +1,4 @@
-"""What a machine wrote to its serial line: a file whose old part is given back to the disk.
+"""What a machine wrote to its serial line, or QEMU of it: a file whose old part is given back to the disk.
 
 The file's length goes on counting, so that it says how much was ever written.
 """

@@ -3,20 +3,39 @@
 import asyncio
 import logging
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Final
 
-from adapters.agent import driver, program
+from adapters.agent import cdi, driver, program
 from adapters.agent.driver import Console, Failed, Held, Means, Wanted
 from adapters.agent.qemu import console, disk, machine
-from adapters.agent.qemu.life import Host, Life
+from adapters.agent.qemu.host import Host
+from adapters.agent.qemu.life import Life
+from adapters.agent.qemu.network import Neighbours
 from adapters.agent.qemu.settings import QEMU, QEMU_IMG, Settings, accelerator
 from domain import inventory
 
 _log = logging.getLogger("better_compute.agent")
 
 _UPKEEP_SECONDS: Final = 5.0
+
+
+class _All(Mapping[str, Held]):
+    """What there is of each when it is looked at; the addresses of all are read once."""
+
+    def __init__(self, lives: Mapping[str, Life], neighbours: Neighbours) -> None:
+        self._lives = lives
+        self._neighbours = neighbours
+
+    def __getitem__(self, id: str) -> Held:
+        return self._lives[id].held(self._neighbours)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._lives)
+
+    def __len__(self) -> int:
+        return len(self._lives)
 
 
 class Qemu:
@@ -31,14 +50,16 @@ class Qemu:
     async def open(cls, host: Host) -> "Qemu":
         made = cls(host)
         for directory in sorted(host.means.directory.iterdir()):
-            if directory.is_dir():
+            if directory.is_dir() and cdi.is_name(directory.name):
                 made._lives[directory.name] = Life(directory.name, host)
         await asyncio.gather(*(life.adopt() for life in made._lives.values()))
         made._upkeep = asyncio.create_task(made._keep_up())
         return made
 
     def held(self) -> Mapping[str, Held]:
-        return {id: life.held() for id, life in self._lives.items()}
+        """Keepers ask for their own, each time that any of them moves: nothing is looked up for the others."""
+        settings, means = self._host.settings, self._host.means
+        return _All(self._lives, Neighbours(settings.bridge, means.root))
 
     def lent(self) -> tuple[inventory.Gpu, ...]:
         """GPUs that machines have: the host's own driver does not show them, yet they are this node's."""
@@ -48,7 +69,11 @@ class Qemu:
         id = wanted.instance.id
         if id not in self._lives:
             self._lives[id] = Life(id, self._host)
-        await self._lives[id].bring(wanted)
+        try:
+            await self._lives[id].bring(wanted)
+        finally:
+            if self._lives[id].is_nothing:
+                await self._lives.pop(id).close()
 
     async def take_away(self, instance_id: str) -> None:
         life = self._lives.get(instance_id)
@@ -74,13 +99,14 @@ class Qemu:
         await asyncio.gather(*(life.close() for life in self._lives.values()))
 
     async def _keep_up(self) -> None:
-        """Bound what machines print, and notice addresses that came or went."""
+        """Bound what machines print and what QEMU complains of, and notice addresses that came or went."""
         shown: dict[str, tuple[str, ...]] = {}
         while True:
             await asyncio.sleep(_UPKEEP_SECONDS)
             try:
                 for life in list(self._lives.values()):
-                    await console.bound(life.directory / machine.CONSOLE, self._host.run)
+                    for name in (machine.CONSOLE, machine.LOG):
+                        await console.bound(life.directory / name, self._host.run)
                 now = {id: held.status.addresses for id, held in self.held().items()}
                 if now != shown:
                     shown = now

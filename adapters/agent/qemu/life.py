@@ -4,29 +4,19 @@ import asyncio
 import contextlib
 from typing import Any, Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from adapters.agent import cdi, durable, program
-from adapters.agent.driver import Failed, Held, Means, Wanted
+from adapters.agent import cdi, durable
+from adapters.agent.driver import UNKNOWN, Failed, Held, Wanted
 from adapters.agent.qemu import disk, machine, network, power, processes, qmp, record, seed, vfio
+from adapters.agent.qemu.host import Host
 from adapters.agent.qemu.processes import Process
 from adapters.agent.qemu.qmp import Qmp, QmpError
 from adapters.agent.qemu.record import Record
-from adapters.agent.qemu.settings import Accelerator, Settings
 from domain.node_spec import InstanceStatus, Observed
 
 _ANSWER_SECONDS: Final = 5.0
 _AGAIN_SECONDS: Final = 0.05
-
-
-class Host(Struct, frozen=True):
-    """What all instances of a node share."""
-
-    means: Means
-    settings: Settings
-    accelerator: Accelerator
-    run: program.Run = program.run
 
 
 class Life:
@@ -47,13 +37,10 @@ class Life:
         self._off = asyncio.Event()
         self._status = InstanceStatus("provisioning")
 
-    def held(self) -> Held:
-        allocation = self._record.instance.allocation_id if self._record else ""
-        shown = self.addresses() if self._status.state in ("running", "stopping") else ()
+    def held(self, neighbours: network.Neighbours) -> Held:
+        allocation = self._record.instance.allocation_id if self._record else UNKNOWN
+        shown = neighbours.addresses(self.id) if self._status.state in ("running", "stopping") else ()
         return Held(allocation, replace(self._status, addresses=shown))
-
-    def addresses(self) -> tuple[str, ...]:
-        return network.addresses(self.id, self._host.settings.bridge, self._host.means.root)
 
     def lent(self) -> tuple[vfio.Lent, ...]:
         """The GPUs that its host's own driver does not see now, because the machine has them."""
@@ -61,7 +48,7 @@ class Life:
 
     async def adopt(self) -> None:
         """Find out what became of it while no agent ran."""
-        process, known = processes.find(self.id), self._record
+        process, known = processes.find(self.directory), self._record
         if process is not None:
             self._keep(process)
         if known is None:
@@ -87,9 +74,11 @@ class Life:
             if self._record is not None and self._record.instance.allocation_id != wanted.instance.allocation_id:
                 await self.take_away()
             known = self._record or record.of(wanted)
-            self._write(replace(known, instance=wanted.instance, cdi_devices=wanted.cdi_devices))
+            stopped = wanted.instance.desired == "stopped"
+            keep = self._note if stopped else self._write
+            keep(replace(known, instance=wanted.instance, cdi_devices=wanted.cdi_devices))
             machine.check(wanted.instance, len(wanted.cdi_devices))
-            if wanted.instance.desired == "stopped":
+            if stopped:
                 await self._stop()
             elif not await self._goes_on():
                 await self._start(wanted)
@@ -97,9 +86,17 @@ class Life:
             self._show("failed", why)
             raise
         except OSError as problem:
+            if self._record is None:
+                with contextlib.suppress(OSError):
+                    self.directory.rmdir()
             failed = disk.unwritten(problem)
             self._show("failed", failed)
             raise failed from None
+
+    @property
+    def is_nothing(self) -> bool:
+        """Not even its record could be written."""
+        return self._record is None and self._process is None and not self.directory.exists()
 
     async def reboot(self) -> None:
         """The guest is asked to shut down, and its power is cut if it does not."""
@@ -127,8 +124,7 @@ class Life:
             raise
 
     async def _take_away(self) -> None:
-        process = self._process or processes.find(self.id)
-        if process is not None:
+        while (process := self._process or processes.find(self.directory)) is not None:
             if process is not self._process:
                 self._keep(process)
             await process.kill()
@@ -208,13 +204,13 @@ class Life:
 
     async def _stop(self) -> None:
         if self._process is not None and self._runs():
-            self._write(replace(self._known(), stopping=True))
+            self._note(replace(self._known(), stopping=True))
             self._show("stopping")
             with contextlib.suppress(QmpError, Failed):
                 await power.off(await self._connected(), self._process.wait, self._host.settings.stop_seconds)
             await self._process.kill()
         await self._let_go()
-        self._write(replace(self._known(), stopping=False))
+        self._note(replace(self._known(), stopping=False))
         self._show("stopped")
 
     async def _connected(self, seconds: float = _ANSWER_SECONDS) -> Qmp:
@@ -243,6 +239,13 @@ class Life:
     def _write(self, known: Record) -> None:
         if known != self._record:
             record.write(self.directory, known)
+            self._record = known
+
+    def _note(self, known: Record) -> None:
+        """As `_write`, but a full disk keeps no machine from being stopped: an agent that begins is told it again."""
+        try:
+            self._write(known)
+        except OSError:
             self._record = known
 
     def _is_lent(self, one: vfio.Lent) -> bool:

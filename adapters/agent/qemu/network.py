@@ -1,5 +1,6 @@
 """The interface of a machine: behind QEMU's own network, or a tap on a bridge of the host."""
 
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -36,16 +37,27 @@ async def unplug(instance_id: str, root: Path, run: program.Run = program.run) -
         await _ip(run, "link", "del", "dev", tap)
 
 
-def addresses(instance_id: str, bridge: str | None, root: Path) -> tuple[str, ...]:
-    """Without a bridge it is always the same; on one it is what the host's neighbour table has of the machine."""
-    if bridge is None:
-        return (USER_ADDRESS,)
-    mac, found = machine.mac(instance_id), []
-    for line in (sysfs.read(root / "proc/net/arp") or "").splitlines()[1:]:
-        words = line.split()
-        if len(words) == 6 and words[3].lower() == mac and words[5] == bridge and words[2] != "0x0":
-            found.append(words[0])
-    return tuple(sorted(found)[:16])
+class Neighbours:
+    """Where machines are: of the host's neighbour table, which is read once, when it is asked first."""
+
+    def __init__(self, bridge: str | None, root: Path) -> None:
+        self._bridge = bridge
+        self._root = root
+
+    def addresses(self, instance_id: str) -> tuple[str, ...]:
+        """Without a bridge it is always the same; on one it is what the table has of the machine."""
+        if self._bridge is None:
+            return (USER_ADDRESS,)
+        return tuple(sorted(self._met.get(machine.mac(instance_id), ()))[:16])
+
+    @cached_property
+    def _met(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for line in (sysfs.read(self._root / "proc/net/arp") or "").splitlines()[1:]:
+            words = line.split()
+            if len(words) == 6 and words[5] == self._bridge and words[2] != "0x0":
+                found.setdefault(words[3].lower(), []).append(words[0])
+        return found
 
 
 async def _ip(run: program.Run, *words: str) -> None:

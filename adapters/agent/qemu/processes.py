@@ -1,4 +1,4 @@
-"""QEMU's processes: found by the instance that they name, so that a number given anew is never taken for one."""
+"""QEMU's processes: found by the instance that they name and where they began, as numbers are given anew."""
 
 import asyncio
 import contextlib
@@ -15,6 +15,7 @@ from adapters.agent.qemu import disk
 from adapters.agent.qemu.machine import CONSOLE, LOG
 
 _PROC: Final = Path("/proc")
+_DELETED: Final = " (deleted)"
 _KILL_SECONDS: Final = 10.0
 
 
@@ -56,20 +57,24 @@ class Process:
                 self._child.returncode = self._child.poll() or 0  # else Python warns of it when it forgets it
 
     def _note(self) -> None:
+        """An agent that became another by an upgrade has children that it did not start."""
         asyncio.get_running_loop().remove_reader(self._handle)
         if self._child is not None:
             self._child.wait()
+        else:
+            with contextlib.suppress(ChildProcessError):
+                os.waitid(os.P_PIDFD, self._handle, os.WEXITED | os.WNOHANG)
         self._ended.set()
 
 
-def find(instance_id: str) -> Process | None:
-    """The machine of this instance, whoever started it."""
+def find(directory: Path) -> Process | None:
+    """The machine of the instance whose directory this is, whoever started it; another agent's are its own affair."""
     for entry in _PROC.iterdir():
-        if not entry.name.isdigit() or not _is_of(int(entry.name), instance_id):
+        if not entry.name.isdigit() or not _is_of(int(entry.name), directory):
             continue
         with contextlib.suppress(ProcessLookupError):
             handle = os.pidfd_open(int(entry.name))
-            if _is_of(int(entry.name), instance_id):
+            if _is_of(int(entry.name), directory):
                 return Process(int(entry.name), handle)
             os.close(handle)
     return None
@@ -98,15 +103,19 @@ def start(command: Sequence[str], directory: Path) -> Process:
 def complaint(directory: Path) -> str:
     """The last thing that QEMU said, as one line."""
     try:
-        said = (directory / LOG).read_bytes()[-4_096:].decode(errors="replace").strip()
+        with (directory / LOG).open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - 4_096))
+            said = file.read(4_096).decode(errors="replace").strip()
     except OSError:
         return ""
     return " ".join(said.rpartition("\n")[2].split())[-200:]
 
 
-def _is_of(pid: int, instance_id: str) -> bool:
+def _is_of(pid: int, directory: Path) -> bool:
     try:
         words = (_PROC / str(pid) / "cmdline").read_bytes().split(b"\0")
+        where = (_PROC / str(pid) / "cwd").readlink()
     except OSError:
         return False
-    return b"-name" in words and f"guest={instance_id}".encode() in words
+    named = b"-name" in words and f"guest={directory.name}".encode() in words
+    return named and str(where).removesuffix(_DELETED) == str(directory.resolve())

@@ -100,7 +100,7 @@ class Node:
     async def end(self) -> None:
         """No machine is left, whatever the test did."""
         for entry in self.directory.iterdir():
-            process = processes.find(entry.name)
+            process = processes.find(entry)
             if process is not None:
                 await process.kill()
                 process.let_go()

@@ -197,8 +197,8 @@ def test_addresses_on_a_bridge_are_those_that_the_host_met(tmp_path):
         "192.0.2.10       0x1         0x2         02:bc:00:00:00:00     *        br0",
     ]
     (tmp_path / "proc/net/arp").write_text("\n".join(lines))
-    assert network.addresses("inst_1", "br0", tmp_path) == ("192.0.2.7",)
-    assert network.addresses("inst_1", None, tmp_path) == ("10.0.2.15",)
+    assert network.Neighbours("br0", tmp_path).addresses("inst_1") == ("192.0.2.7",)
+    assert network.Neighbours(None, tmp_path).addresses("inst_1") == ("10.0.2.15",)
 
 
 @pytest.mark.parametrize(("text", "bridge"), [("user", None), ("bridge=br0", "br0")])

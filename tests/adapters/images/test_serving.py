@@ -133,6 +133,19 @@ def test_bytes_that_were_removed_by_hand_are_missed(plane: Plane) -> None:
 TAG = f'"{SHA256}"'
 
 
+def test_a_directory_that_is_not_mounted_has_lost_nothing(plane: Plane) -> None:
+    known = running(plane)
+    there, away = (plane.access.parent / "blobs" / name for name in ("sha256", "elsewhere"))
+    there.rename(away)
+    answer = fetch(plane, f"/v1/agent/images/{SHA256}", known.token)
+    assert (answer.status_code, answer.json()["code"]) == (503, "UNAVAILABLE")
+    again = plane.acme.launch(plane.store.load(known.instance_id).state.draft.pool_id, plane.flavor(), known.image_id)
+    assert (again.status_code, again.json()["code"]) == (503, "UNAVAILABLE")
+    assert plane.root.ok("GET", f"/v1/images/{known.image_id}")["state"] == "stored"
+    away.rename(there)
+    assert fetch(plane, f"/v1/agent/images/{SHA256}", known.token).status_code == 200
+
+
 @pytest.mark.parametrize(
     ("header", "expected"),
     [

@@ -113,3 +113,14 @@ def test_nothing_goes_while_the_read_models_are_behind(plane: Plane) -> None:
     os.utime(wired.blobs.path(SHA256), (0, 0))
     behind.left()
     assert wired.blobs.has(SHA256)
+
+
+def test_a_log_that_goes_on_does_not_keep_bytes_from_going(plane: Plane, tidying: Tidying) -> None:
+    image_id = put(plane)
+    retire(plane, image_id)
+    for _ in range(20):
+        plane.registered()
+        assert plane.wired.shown_all()
+    plane.registered()
+    tidying.retired()
+    assert not plane.wired.blobs.has(SHA256)

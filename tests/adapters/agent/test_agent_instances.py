@@ -7,8 +7,8 @@ import pytest
 from fake_plane import KEY, NODE, allocation, scenario, until
 
 import scripted
-from adapters.agent import machines, protocol
-from adapters.agent.driver import Failed, Held
+from adapters.agent import consoles, machines, protocol
+from adapters.agent.driver import UNKNOWN, Failed, Held, Wanted
 from adapters.agent.instances import Instances
 from adapters.agent.session import AgentSession, Backoff, Identity
 from adapters.agent.simulated_driver import SimulatedDriver
@@ -472,6 +472,36 @@ async def test_words_of_a_driver_are_cut_to_what_the_plane_takes():
 
 
 @scenario
+async def test_what_nobody_knows_the_allocation_of_keeps_all_and_is_told_of():
+    class Forgetful(Watched):
+        forgets = False
+
+        def held(self):
+            known = super().held()
+            return {id: Held(UNKNOWN, one.status) for id, one in known.items()} if self.forgets else known
+
+    driver = Forgetful()
+    async with node(driver) as one:
+        await one.plane.say(spec(1, instance("a"), allocations={"alloc_a", "alloc_b"}))
+        await one.told({"a": "running"})
+        driver.forgets = True
+        driver.exit.clear()
+        await one.plane.say(spec(2, allocations={"alloc_b"}))
+        await until(lambda: one.plane.of(protocol.Status)[-1].observed_generation == 2)
+        assert one.plane.of(protocol.Status)[-1].items == {"alloc_a": "failed", "alloc_b": "prepared"}
+        driver.exit.set()
+        await until(lambda: one.plane.of(protocol.Status)[-1].items == {"alloc_b": "prepared"})
+
+
+def test_a_status_is_never_too_long_to_be_taken():
+    long = {f"inst_{n:048}": InstanceStatus("failed", "NoSpace", "\N{SNOWMAN}" * 255) for n in range(600)}
+    status = protocol.fitting(protocol.Status(1, {}, long))
+    assert protocol.from_agent(protocol.encode(status)).instances.keys() == long.keys()
+    short = protocol.Status(1, {}, {"inst_1": long.popitem()[1]})
+    assert protocol.fitting(short) is short
+
+
+@scenario
 async def test_consoles_are_told_when_there_is_more_of_them_and_once_a_session():
     async with node() as one:
         one.plane.spec = spec(1, instance("a"))
@@ -484,6 +514,27 @@ async def test_consoles_are_told_when_there_is_more_of_them_and_once_a_session()
         assert len(one.plane.of(protocol.Console)) == 2
         await one.plane.sockets[-1].close()
         await until(lambda: len(one.plane.of(protocol.Console)) == 3)
+
+
+@scenario
+async def test_more_consoles_than_the_plane_takes_at_once_come_one_after_the_other():
+    count = consoles.AT_ONCE + 3
+    driver = Watched()
+    for number in range(count):
+        await driver.bring(Wanted(instance(f"{number:03}"), (), ""))
+    told = consoles.Consoles(driver, 1.0)
+    heard = []
+
+    async def tell(made):
+        heard.append(made(1).instance_id)
+
+    await told.look(tell)
+    assert len(set(heard)) == len(heard) == consoles.AT_ONCE
+    for id in heard:
+        await driver.reboot(id)
+    await told.look(tell)
+    assert len(set(heard)) == count
+    assert len(heard) == 2 * consoles.AT_ONCE
 
 
 async def until_console(one):
