@@ -1,5 +1,6 @@
 """What is done to an instance that there is: start, stop, reboot, delete; it keeps its size (domain.md §6)."""
 
+from collections.abc import Callable
 from typing import Final
 
 from commands import ending, node_commands
@@ -7,7 +8,7 @@ from commands.ports import Loaded
 from commands.unit import Outcome, Unit, changed
 from domain import errors, instance, instance_fold, instance_life, instance_view, node, reservation, reservation_life
 from domain.node_spec import Desired
-from domain.operation import Operation, Request
+from domain.operation import Key, Operation, Request
 
 REASON: Final = "InstanceDeleted"
 REBOOT_WITHIN_MS: Final = 600_000
@@ -136,68 +137,33 @@ def resize(command: Resize, unit: Unit) -> Outcome:
     )
 
 
-_REFUSALS = (errors.AccessDenied, errors.NotFound, errors.IllegalTransition, errors.StaleVersion)
+def _declare(
+    verb: str,
+    handle: Callable[..., Outcome],
+    summary: str,
+    *more: type[errors.Refusal],
+    request: type[Request] = Act,
+    key: Key = "none",
+) -> Operation:
+    return Operation(
+        name=f"instances.{verb}",
+        verb="POST",
+        path=f"/v1/instances/{{id}}/{verb}",
+        request=request,
+        response=instance_view.View,
+        on=("compute-instance/{id}",),
+        handle=handle,
+        view=instance_view.view,
+        summary=summary,
+        refusals=(errors.AccessDenied, errors.NotFound, errors.IllegalTransition, errors.StaleVersion, *more),
+        key=key,
+    )
+
 
 OPERATIONS = (
-    Operation(
-        name="instances.start",
-        verb="POST",
-        path="/v1/instances/{id}/start",
-        request=Act,
-        response=instance_view.View,
-        on=("compute-instance/{id}",),
-        handle=start,
-        view=instance_view.view,
-        summary="Start an instance that was stopped",
-        refusals=_REFUSALS,
-    ),
-    Operation(
-        name="instances.stop",
-        verb="POST",
-        path="/v1/instances/{id}/stop",
-        request=Act,
-        response=instance_view.View,
-        on=("compute-instance/{id}",),
-        handle=stop,
-        view=instance_view.view,
-        summary="Stop an instance; it keeps its disk and what is booked for it",
-        refusals=_REFUSALS,
-    ),
-    Operation(
-        name="instances.reboot",
-        verb="POST",
-        path="/v1/instances/{id}/reboot",
-        request=Act,
-        response=instance_view.View,
-        on=("compute-instance/{id}",),
-        handle=reboot,
-        view=instance_view.view,
-        summary="Boot a running instance anew",
-        refusals=(*_REFUSALS, errors.Conflict, errors.KeyReused),
-        key="accepted",
-    ),
-    Operation(
-        name="instances.delete",
-        verb="POST",
-        path="/v1/instances/{id}/delete",
-        request=Act,
-        response=instance_view.View,
-        on=("compute-instance/{id}",),
-        handle=delete,
-        view=instance_view.view,
-        summary="Delete an instance, its disk and its user data",
-        refusals=_REFUSALS,
-    ),
-    Operation(
-        name="instances.resize",
-        verb="POST",
-        path="/v1/instances/{id}/resize",
-        request=Resize,
-        response=instance_view.View,
-        on=("compute-instance/{id}",),
-        handle=resize,
-        view=instance_view.view,
-        summary="Refused: an instance keeps its flavor",
-        refusals=(*_REFUSALS, errors.Conflict),
-    ),
+    _declare("start", start, "Start an instance that was stopped"),
+    _declare("stop", stop, "Stop an instance; it keeps its disk and what is booked for it"),
+    _declare("reboot", reboot, "Boot a running instance anew", errors.Conflict, errors.KeyReused, key="accepted"),
+    _declare("delete", delete, "Delete an instance, its disk and its user data"),
+    _declare("resize", resize, "Refused: an instance keeps its flavor", errors.Conflict, request=Resize),
 )
