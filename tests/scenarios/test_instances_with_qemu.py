@@ -36,12 +36,12 @@ def host(running: Running) -> Iterator[Host]:  # noqa: F811
     qemus.kill(made.state)
 
 
-def tiny_image(running: Running) -> str:  # noqa: F811
-    """A public image of a guest of one sector, uploaded, and signed by somebody who may."""
+def tiny_image(running: Running, content: bytes = b"") -> str:  # noqa: F811
+    """A public image, of a guest of one sector if nothing else is said, uploaded, and signed by somebody who may."""
     key = Ed25519PrivateKey.generate()
     public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
     running.ok("PUT", "image-signers", {"signers": [{"name": "builder", "publicKey": public}]})
-    content = tiny_guest.disk()
+    content = content or tiny_guest.disk()
     about = {"name": "tiny", "imageVersion": "1", "format": "raw", "visibility": "public", "sizeBytes": len(content)}
     made = running.ok("POST", "images", about | {"sha256": hashlib.sha256(content).hexdigest()})
     running.upload(f"images/{made['id']}/content", content)
@@ -110,3 +110,25 @@ def test_an_image_is_launched_seen_stopped_and_deleted_and_nothing_is_left(runni
     assert host.stop(signal.SIGTERM) == 0
     host.network = "bridge=none0"
     assert host.refused() == "error: instances cannot run on this machine: this machine has no bridge none0"
+
+
+FETCHING, MAKING = "agent/images/.*.part", "agent/instances/inst_*"
+
+
+@pytest.mark.parametrize("sign", [FETCHING, MAKING], ids=["fetching", "making"])
+def test_an_agent_killed_while_creating_goes_on_and_makes_one_machine(running: Running, host: Host, sign: str) -> None:  # noqa: F811
+    """It is killed as soon as there is this sign of what it is at."""
+    image_id, pool_id = tiny_image(running, tiny_guest.disk().ljust(256 << 20, b"\0")), connected_pool(running, host)
+    flavor_id = running.ok("POST", "flavors", {"name": "nano", "vcpu": 1, "memoryGiB": 1, "diskGiB": 1})["id"]
+    body = {"name": "web", "poolId": pool_id, "flavorId": flavor_id, "imageId": image_id}
+    made = running.ok("POST", "instances", body, "acme")
+    until(lambda: list(running.home.glob(sign)))
+    host.stop(signal.SIGKILL)
+
+    host.start()
+    until(lambda: running.ok("GET", f"instances/{made['id']}", who="acme")["state"] == "running")
+    assert len(qemus.running(host.state)) == 1
+    assert list(running.home.glob(FETCHING)) == []
+    running.ok("POST", f"instances/{made['id']}/delete", {}, "acme")
+    until(lambda: running.ok("GET", f"instances/{made['id']}", who="acme")["state"] == "deleted")
+    assert (qemus.running(host.state), host.files()) == ([], [])
