@@ -93,3 +93,10 @@ class Outside:
     def allowed(self, session: Session, action: str, resources: Sequence[Resource]) -> Sequence[bool]:
         found: Sequence[bool] = self._inner.allowed(session, action, resources)
         return found
+
+
+def installed(plane: Plane) -> Outside:
+    """One that decides for the plane from now on."""
+    made = Outside(plane)
+    made.install(plane)
+    return made

@@ -5,29 +5,18 @@ from typing import Any
 
 import msgspec
 
-from adapters.iam import tokens
+import delegated
 from commands import gatekeeper
 from domain import access, admission, project, registry
 from domain.event import Append, Change, Meta
 from given import Client, Plane
 from wellformed import things
 
-TOKEN = "token-of-the-agent"
-ROBOT = f"""
-[boundaries.errand]
-version = 1
+ERRAND = """
 [[boundaries.errand.statements]]
 effect = "allow"
 actions = ["compute:reservations:*", "compute:*:get"]
 resources = ["*"]
-[identities.robot]
-tenant = "acme"
-kind = "agent"
-[delegations.dlg_1]
-person = "acme"
-agent = "robot"
-scope = ["errand"]
-token_sha256 = ["{tokens.digest(TOKEN)}"]
 """
 SECRETS = re.compile(r"\wsha256|secret\b|bcjoin|\"replay\":\{[^}]*\"(key|body)\"", re.IGNORECASE)
 
@@ -244,10 +233,8 @@ def test_every_kind_of_thing_has_a_state_and_none_shows_a_secret(plane: Plane) -
 
 
 def test_a_delegated_session_names_person_agent_and_delegation(plane: Plane) -> None:
-    plane.access.write_text(plane.access.read_text() + ROBOT)
-    assert plane.wired.authorizer.reload()
     pool_id, (node_id,) = plane.fleet()
-    robot = Client(plane.app, TOKEN)
+    robot = delegated.agent(plane, ERRAND)
     assert robot.reserve(pool_id, startsAt=plane.store.now() + 10**7).status_code == 201
     assert robot.post("/v1/projects", {"name": "more"}).status_code == 403
     assert robot.get(f"/v1/nodes/{node_id}").status_code == 404

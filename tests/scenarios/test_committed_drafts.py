@@ -7,49 +7,28 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from adapters.iam import tokens
+import delegated
 from adapters.registry import OPERATIONS
 from commands import extensions
 from domain import extension, reservation
 from domain.event import Append, Change, Fence, Meta
 from facts import differences
 from given import RESOLVER, Client, Plane
-from outside import Outside
+from outside import Outside, installed
 from passing import HOUR, MINUTE, Ahead, pass_time, take_over
 from wellformed import REQUESTS, fill, fresh, things
 
 CREATE, EXTEND = "compute:reservations:create", "compute:reservations:extend"
-TOKEN = "token-of-the-agent"
-ROBOT = f"""
-[boundaries.anything]
-version = 1
-[[boundaries.anything.statements]]
-effect = "allow"
-actions = ["*"]
-resources = ["*"]
-[identities.robot]
-tenant = "acme"
-kind = "agent"
-[delegations.dlg_1]
-person = "acme"
-agent = "robot"
-scope = ["anything"]
-token_sha256 = ["{tokens.digest(TOKEN)}"]
-"""
 
 
 @pytest.fixture
 def outside(plane: Plane) -> Outside:
-    made = Outside(plane)
-    made.install(plane)
-    return made
+    return installed(plane)
 
 
 @pytest.fixture
 def agent(plane: Plane) -> Client:
-    plane.access.write_text(plane.access.read_text() + ROBOT)
-    assert plane.wired.authorizer.reload()
-    return Client(plane.app, TOKEN)
+    return delegated.agent(plane)
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from adapters.iam import tokens
+import delegated
 from domain import admission, reservation
 from domain.event import Fence
 from facts import differences
@@ -12,29 +12,16 @@ from given import Client, Plane
 from passing import HOUR, MINUTE, pass_time, take_over
 from wellformed import awaiting
 
-TOKEN = "token-of-the-agent"
 LIMITED = """
-[boundaries.agents]
-version = 1
-[[boundaries.agents.statements]]
+[[boundaries.errand.statements]]
 effect = "allow"
 actions = ["*"]
 resources = ["*"]
-[[boundaries.agents.statements]]
+[[boundaries.errand.statements]]
 effect = "deny"
 actions = ["*:create"]
 resources = ["*"]
 conditions = { NumericGreaterThan = { "resource.gpuCount" = 1 } }
-"""
-ROBOT = f"""
-[identities.robot]
-tenant = "acme"
-kind = "agent"
-[delegations.dlg_1]
-person = "acme"
-agent = "robot"
-scope = ["agents"]
-token_sha256 = ["{tokens.digest(TOKEN)}"]
 """
 TWO = [{"class": "gpu", "count": 2}]
 
@@ -42,9 +29,7 @@ TWO = [{"class": "gpu", "count": 2}]
 @pytest.fixture
 def agent(plane: Plane) -> Client:
     """Acts for acme's administrator, and may not reserve more than one GPU."""
-    plane.access.write_text(plane.access.read_text() + LIMITED + ROBOT)
-    assert plane.wired.authorizer.reload()
-    return Client(plane.app, TOKEN)
+    return delegated.agent(plane, LIMITED)
 
 
 @pytest.fixture
@@ -159,7 +144,7 @@ def test_both_admissions_of_what_was_over_budget_are_kept(plane: Plane) -> None:
 def test_who_may_not_have_it_in_a_session_of_their_own_either_is_denied(plane: Plane, agent: Client) -> None:
     pool_id, _ = plane.fleet(gpus=2)
     made = agent.reserve(pool_id, "job", devices=TWO).json()
-    text = plane.access.read_text().replace("[tenants.acme]\n", '[tenants.acme]\nboundaries = ["agents"]\n')
+    text = plane.access.read_text().replace("[tenants.acme]\n", '[tenants.acme]\nboundaries = ["errand"]\n')
     plane.access.write_text(text)
     assert plane.wired.authorizer.reload()
     refused = confirm(plane.acme, made)

@@ -6,48 +6,27 @@ from typing import Any
 
 import pytest
 
+import delegated
 from adapters.http import sse
-from adapters.iam import tokens
 from commands import instances
 from domain import ids
 from facts import differences
 from given import Client, Plane
 from iam_server import plane as iam_plane
-from outside import Outside
+from outside import Outside, installed
 from passing import MINUTE, Ahead, take_over
 
 CREATE = "compute:instances:create"
-TOKEN = "token-of-the-agent"
-ROBOT = f"""
-[boundaries.anything]
-version = 1
-[[boundaries.anything.statements]]
-effect = "allow"
-actions = ["*"]
-resources = ["*"]
-[identities.robot]
-tenant = "acme"
-kind = "agent"
-[delegations.dlg_1]
-person = "acme"
-agent = "robot"
-scope = ["anything"]
-token_sha256 = ["{tokens.digest(TOKEN)}"]
-"""
 
 
 @pytest.fixture
 def outside(plane: Plane) -> Outside:
-    made = Outside(plane)
-    made.install(plane)
-    return made
+    return installed(plane)
 
 
 @pytest.fixture
 def agent(plane: Plane) -> Client:
-    plane.access.write_text(plane.access.read_text() + ROBOT)
-    assert plane.wired.authorizer.reload()
-    return Client(plane.app, TOKEN)
+    return delegated.agent(plane)
 
 
 def drafts(plane: Plane) -> list[str]:
