@@ -16,6 +16,17 @@ from domain import access, asking, claim, errors, pool, quota, reservation, rese
 from domain.event import Change
 
 PLACE_TRIES: Final = 5
+REFUSALS: Final = (
+    errors.AccessDenied,
+    errors.NotFound,
+    errors.Conflict,
+    errors.DoubleBooked,
+    errors.QuotaExceeded,
+    errors.BudgetExceeded,
+    errors.SpendLimitReached,
+    errors.KeyReused,
+)
+"""What whoever claims room in a pool can be told."""
 
 
 class Asked(Struct, frozen=True):

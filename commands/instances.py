@@ -284,16 +284,7 @@ OPERATIONS = (
         view=instance_view.view,
         summary="Start a virtual machine, microVM or container from an image",
         status=201,
-        refusals=(
-            errors.AccessDenied,
-            errors.NotFound,
-            errors.Conflict,
-            errors.DoubleBooked,
-            errors.QuotaExceeded,
-            errors.BudgetExceeded,
-            errors.SpendLimitReached,
-            errors.KeyReused,
-        ),
+        refusals=admitting.REFUSALS,
         key="required",
     ),
 )

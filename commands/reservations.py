@@ -188,16 +188,7 @@ OPERATIONS = (
         view=reservation_view.view,
         summary="Reserve devices, now or ahead, alone or as a gang",
         status=201,
-        refusals=(
-            errors.AccessDenied,
-            errors.NotFound,
-            errors.Conflict,
-            errors.DoubleBooked,
-            errors.QuotaExceeded,
-            errors.BudgetExceeded,
-            errors.SpendLimitReached,
-            errors.KeyReused,
-        ),
+        refusals=admitting.REFUSALS,
         key="required",
     ),
     Operation(
