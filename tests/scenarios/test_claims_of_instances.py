@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from given import DEADLINE_S, Plane, inventory
+from given import DEADLINE_S, Client, Plane, inventory
 from silence import Watched
 
 HOUR = 3_600_000
@@ -32,10 +32,16 @@ def bare(plane: Plane, nodes: int = 1) -> tuple[str, list[str]]:
     ]
 
 
+def listing(plane: Plane, client: Client, path: str) -> Any:
+    """A list once it shows everything that was done."""
+    plane.settle()
+    return client.ok("GET", path)["items"]
+
+
 def capacity(plane: Plane, pool_id: str, resource: str = "vcpu", at: int | None = None) -> tuple[int, int, int]:
     """Allocated, reserved, available."""
     when = "" if at is None else f"&at={at}"
-    rows = plane.root.ok("GET", f"/v1/capacity?poolId={pool_id}{when}")["items"]
+    rows = listing(plane, plane.root, f"/v1/capacity?poolId={pool_id}{when}")
     (row,) = [row for row in rows if row["resource"] == resource]
     return row["allocated"], row["reserved"], row["available"]
 
@@ -83,10 +89,10 @@ def test_scalars_alone_are_booked_used_and_proved_free_as_devices_are(plane: Pla
     now = plane.activate(plane.acme, made["id"])
     (allocation,) = now["allocations"]
     assert (allocation["atoms"], allocation["scalars"]) == ([], {"vcpu": 2, "memoryMiB": 4096})
-    (booked,) = plane.acme.ok("GET", "/v1/bookings")["items"]
+    (booked,) = listing(plane, plane.acme, "/v1/bookings")
     assert (booked["deviceId"], booked["allocationId"]) == (None, allocation["id"])
     assert booked["until"] == now["endsAt"]
-    (listed,) = plane.acme.ok("GET", "/v1/allocations")["items"]
+    (listed,) = listing(plane, plane.acme, "/v1/allocations")
     assert (listed["atoms"], listed["state"], listed["scalars"]["vcpu"]) == ([], "active", 2)
     assert capacity(plane, pool_id) == (2, 0, 94)
     assert capacity(plane, pool_id, "gpu") == (0, 0, 8)
@@ -97,13 +103,13 @@ def test_scalars_alone_are_booked_used_and_proved_free_as_devices_are(plane: Pla
 
     plane.acme.ok("POST", f"/v1/reservations/{made['id']}/release", {})
     assert capacity(plane, pool_id) == (2, 0, 94), "until the node has torn it down"
-    (ending,) = plane.acme.ok("GET", "/v1/allocations")["items"]
+    (ending,) = listing(plane, plane.acme, "/v1/allocations")
     assert (ending["state"], ending.get("until")) == ("releasing", None)
     plane.report(node_id)
     plane.until(plane.acme, made["id"], "released")
     assert capacity(plane, pool_id) == (0, 0, 96)
     plane.settle()
-    rows = plane.acme.ok("GET", "/v1/usage?groupBy=pool")["items"]
+    rows = listing(plane, plane.acme, "/v1/usage?groupBy=pool")
     ran = {row["resource"]: row for row in rows}
     assert set(ran) == {"vcpu", "memoryMiB"}
     assert ran["vcpu"]["gpuHours"] == 0
@@ -156,12 +162,10 @@ def test_what_an_instance_brought_has_no_end_and_takes_no_verb(plane: Plane) -> 
         assert (no.status_code, no.json()["code"], no.json()["instanceId"]) == (409, "CONFLICT", made["id"])
         assert "delete the instance" in no.json()["detail"]
     assert plane.acme.ok("GET", path)["state"] == "active"
-    assert [row.get("until") for row in plane.acme.ok("GET", "/v1/bookings")["items"]] == [None]
-    assert [row.get("until") for row in plane.acme.ok("GET", "/v1/allocations")["items"]] == [None]
+    assert [row.get("until") for row in listing(plane, plane.acme, "/v1/bookings")] == [None]
+    assert [row.get("until") for row in listing(plane, plane.acme, "/v1/allocations")] == [None]
     at = plane.store.now() + 365 * DAY
-    (far,) = [
-        r for r in plane.root.ok("GET", f"/v1/capacity?poolId={pool_id}&at={at}")["items"] if r["resource"] == "gpu"
-    ]
+    (far,) = [r for r in listing(plane, plane.root, f"/v1/capacity?poolId={pool_id}&at={at}") if r["resource"] == "gpu"]
     assert (far["allocated"], far["available"]) == (1, 7)
     evicted = plane.root.ok("POST", f"/v1/pools/{pool_id}/evict", {"reservationId": shown["id"], "reason": "sold"})
     assert evicted["state"] == "releasing"
