@@ -29,13 +29,24 @@ def options(command: F) -> F:
 @contextmanager
 def reached(database_url: str | None, data_dir: Path | None) -> Iterator[str]:
     """A connection string to the database; what stands in the way of the block is said in one line."""
+    from adapters.postgres import embedded
+
+    with (
+        explained(),
+        nullcontext(database_url) if database_url is not None else embedded.reached(data_dir) as dsn,
+    ):
+        yield dsn
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """What stands in the way of the block, in one line."""
     import psycopg
 
     from adapters.postgres import embedded
 
     try:
-        with nullcontext(database_url) if database_url is not None else embedded.reached(data_dir) as dsn:
-            yield dsn
+        yield
     except embedded.EmbeddedError as problem:
         raise click.ClickException(str(problem)) from problem
     except psycopg.OperationalError as problem:
