@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import click
 
-from adapters.cli import client, fields, tables, uploading
+from adapters.cli import client, fields, picking, tables, uploading
 from adapters.cli.main import kebab
 from domain import node_command, reservation_life
 from domain.operation import Operation
@@ -96,10 +96,11 @@ def run(operation: Operation, registry: Registry, **values: Any) -> None:
     path, request = assemble(operation, values, own.get("json_body"))
     api = client.Client(own["server"], own["token"])
     if operation.in_url:
-        if own.get("all"):
+        everything = own.get("all") or own.get("where")
+        if everything:
             request.setdefault("limit", MOST_ROWS)
         answer = api.send("GET", path, query=fields.query(request), sink=sink())
-        if own.get("all") and answer.body is not None:
+        if everything and answer.body is not None:
             if "asOf" in request:
                 request["asOf"] = f"@{answer.headers['X-Position']}"  # an instant just past may yet mean a later one
             answer = answer._replace(body=_every_page(api, path, request, answer.body))
@@ -108,7 +109,12 @@ def run(operation: Operation, registry: Registry, **values: Any) -> None:
     body = answer.body
     if own.get("wait"):
         body = wait(api, registry[WAITS[operation.name].get], WAITS[operation.name], body, own["timeout"])
-    show(operation, body, as_json=own["json"], streamed=not client.is_json(answer.headers))
+    if own.get("where"):
+        body = picking.where(body, own["where"])
+    if own.get("id"):
+        _show_ids(body)
+    else:
+        show(operation, body, as_json=own["json"], streamed=not client.is_json(answer.headers))
     if own.get("wait") and body.get(WAITS[operation.name].state) != WAITS[operation.name].good:
         raise client.Refused(f"the wait ended in {tables.cell('', body.get(WAITS[operation.name].state))}")
 
@@ -182,6 +188,13 @@ def show(operation: Operation, body: Any, *, as_json: bool, streamed: bool = Fal
         click.echo(tables.cell("", body))
 
 
+def _show_ids(body: Any) -> None:
+    found = picking.ids(body)
+    if not found:
+        raise client.Refused("there is none")
+    click.echo("\n".join(found))
+
+
 def show_record(body: Mapping[str, Any], *, as_json: bool) -> None:
     """Print one thing, as `show` does."""
     click.echo(json.dumps(body, indent=2) if as_json else tables.record(body))
@@ -238,6 +251,7 @@ def _own_options(operation: Operation) -> Iterator[click.Option]:
         yield click.Option(["_wait", "--wait"], is_flag=True, help=f"ask again {until}, showing progress")
         limit = "seconds to wait at most [default: 300]"
         yield click.Option(["_timeout", "--timeout"], type=click.FloatRange(min=0), default=300.0, help=limit)
+    yield from picking.options(operation)
     credential = {"join-token": "join token", "resolver": "resolver key"}.get(operation.credential, "access token")
     yield from asking(credential)
 
