@@ -20,13 +20,13 @@ def group() -> None:
 
 @group.command()
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-@database.options
-def dump(file: Path, database_url: str | None, data_dir: Path | None) -> None:
-    """Write the whole database into FILE, as it is at one moment; the server may run meanwhile."""
+@database.directory
+def dump(file: Path, data_dir: Path | None) -> None:
+    """Write the embedded database into FILE, as it is at one moment; the server may run meanwhile."""
     from adapters.postgres import programs
 
     fresh = file.with_name(f"{file.name}.new")
-    with database.reached(database_url, data_dir) as dsn, _said():
+    with database.reached(None, data_dir) as dsn, _said():
         try:
             os.close(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
             programs.run(dsn, "pg_dump", "--format=custom", *_PLAIN, f"--file={fresh}")
@@ -41,14 +41,15 @@ def dump(file: Path, database_url: str | None, data_dir: Path | None) -> None:
 
 @group.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@database.options
-def restore(file: Path, database_url: str | None, data_dir: Path | None) -> None:
-    """Restore FILE into an empty database, or a new data directory; then its log has a new name."""
-    from adapters.postgres import programs
+@database.directory
+def restore(file: Path, data_dir: Path | None) -> None:
+    """Restore FILE into a data directory without a database; its log has a new name from then on."""
+    from adapters.postgres import embedded, embedded_server, programs
 
-    with _empty(database_url, data_dir) as dsn, _said():
-        arguments = ("--single-transaction", "--exit-on-error", "--no-comments", *_PLAIN)
-        programs.run(dsn, "pg_restore", *arguments, f"--dbname={programs.database(dsn)}", str(file.resolve()))
+    arguments = ("--single-transaction", "--exit-on-error", "--no-comments", *_PLAIN)
+    with database.explained(), embedded.running(data_dir) as dsn, _said():
+        _refuse_full(dsn)
+        programs.run(dsn, "pg_restore", *arguments, f"--dbname={embedded_server.NAME}", str(file.resolve()))
         _begin(dsn)
 
 
@@ -70,31 +71,13 @@ def _begin(dsn: str) -> None:
     click.echo(f"the log was {now.former} up to its event {now.size:,}; from there on it is {now.incarnation}")
 
 
-@contextmanager
-def _empty(database_url: str | None, data_dir: Path | None) -> Iterator[str]:
-    """A connection string to a database without tables of ours; an embedded one is made."""
-    import psycopg
-
-    from adapters.postgres import embedded
-
-    with database.explained():
-        if database_url is not None:
-            _refuse_full(database_url)
-            yield database_url
-            return
-        with embedded.running(data_dir) as dsn:
-            with psycopg.connect(dsn):
-                _refuse_full(dsn)
-            yield dsn
-
-
 def _refuse_full(dsn: str) -> None:
     import psycopg
 
     with psycopg.connect(dsn) as connection:
         there = connection.execute("SELECT to_regclass('public.schema_migrations') IS NOT NULL").fetchone()
     if there == (True,):
-        raise click.ClickException("there is a database here already: name a new --data-dir, or an empty database")
+        raise click.ClickException("there is a database here already: name a new --data-dir")
 
 
 @contextmanager

@@ -17,13 +17,17 @@ def options(command: F) -> F:
         envvar="BETTER_COMPUTE_DATABASE_URL",
         help="libpq connection string; without it the embedded PostgreSQL of --data-dir",
     )
-    directory = click.option(
+    return url(directory(command))
+
+
+def directory(command: F) -> F:
+    """Add --data-dir alone."""
+    return click.option(
         "--data-dir",
         type=click.Path(path_type=Path),
         envvar="BETTER_COMPUTE_DATA_DIR",
         help="where a single machine keeps its data",
-    )
-    return url(directory(command))
+    )(command)
 
 
 @contextmanager

@@ -1,23 +1,26 @@
-"""PostgreSQL's own programs for clients, run on a database that a connection string names."""
+"""PostgreSQL's own programs for clients, run on the embedded database."""
 
 import os
 import subprocess
 
-import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from adapters.postgres import embedded_binaries
 
+_VARIABLES = {"host": "PGHOST", "port": "PGPORT", "user": "PGUSER", "dbname": "PGDATABASE"}
+
 
 class ProgramError(Exception):
-    """A program ended with an error; the message is what it said last."""
+    """A program ended with an error; the message is what it said."""
 
 
 def run(dsn: str, name: str, *arguments: str) -> None:
-    """Run one to its end; how to connect goes by the environment, where others cannot read a password."""
+    """Run one to its end; what the environment says of another database does not reach it."""
+    said = {_VARIABLES[key]: str(value) for key, value in conninfo_to_dict(dsn).items()}
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("PG")}
     done = subprocess.run(
-        [embedded_binaries.installed() / name, "--no-password", *arguments],
-        env={**os.environ, **_environment(dsn)},
+        [embedded_binaries.installed() / name, *arguments],
+        env=kept | said,
         stdin=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
@@ -26,18 +29,3 @@ def run(dsn: str, name: str, *arguments: str) -> None:
     )
     if done.returncode != 0:
         raise ProgramError(done.stderr.strip() or f"{name} ended with exit code {done.returncode}")
-
-
-def database(dsn: str) -> str:
-    """The name of the database alone."""
-    return _environment(dsn)["PGDATABASE"]
-
-
-def _environment(dsn: str) -> dict[str, str]:
-    """The connection string as libpq's environment variables, defaults of its own left to it."""
-    names = {option.keyword.decode(): option.envvar for option in psycopg.pq.Conninfo.get_defaults()}
-    said = conninfo_to_dict(dsn)
-    user = said.get("user") or os.environ.get("PGUSER")
-    told = {"dbname": os.environ.get("PGDATABASE") or user, **said}
-    variables = {names[key]: str(value) for key, value in told.items() if value is not None and names.get(key)}
-    return {variable.decode(): value for variable, value in variables.items() if variable is not None}
