@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import click
 
-from adapters.cli import client, fields, tables, uploading
+from adapters.cli import client, fields, server_options, tables, uploading
 from adapters.cli.main import kebab
 from domain import node_command, reservation_life
 from domain.operation import Operation
@@ -60,6 +60,8 @@ WAITS: Final = {
     "commands.get": _COMMAND,
 }
 """Operations whose answer is not the end of it (domain.md §5, §8)."""
+
+asking: Final = server_options.asking
 
 
 def verbs(registry: Registry, group: str) -> dict[str, Operation]:
@@ -240,21 +242,6 @@ def _own_options(operation: Operation) -> Iterator[click.Option]:
         yield click.Option(["_timeout", "--timeout"], type=click.FloatRange(min=0), default=300.0, help=limit)
     credential = {"join-token": "join token", "resolver": "resolver key"}.get(operation.credential, "access token")
     yield from asking(credential)
-
-
-def asking(credential: str = "access token") -> Iterator[click.Option]:
-    """Options of every command that asks a server."""
-    yield click.Option(
-        ["_server", "--server"],
-        envvar="BETTER_COMPUTE_SERVER",
-        default="http://127.0.0.1:8080",
-        show_default=True,
-        show_envvar=True,
-        help="address of the server",
-    )
-    variable = "BETTER_COMPUTE_TOKEN"
-    yield click.Option(["_token", "--token"], envvar=variable, show_envvar=True, help=credential)
-    yield click.Option(["_json", "--json"], is_flag=True, help="the answer as JSON, for programs")
 
 
 def _read(document: IO[str]) -> dict[str, Any]:
