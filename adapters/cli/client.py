@@ -22,7 +22,9 @@ UPLOAD_SECONDS: Final = 600.0
 
 
 class Trouble(click.ClickException):
-    """No answer that helps; the message is whole, and safe to print."""
+    """No answer that helps; the message is whole, and safe to print. `status` is HTTP's, 0 without an answer."""
+
+    status = 0
 
     def show(self, file: Any = None) -> None:
         click.echo(self.message, file=file, err=file is None)
@@ -197,7 +199,9 @@ def _trouble(refusal: urllib.error.HTTPError) -> Trouble:
         document.setdefault("requestId", refusal.headers["X-Request-Id"])
     text = tables.problem(document, status)
     kind = Failed if status >= 500 else Busy if status == 429 else Refused
-    return kind(text)
+    trouble = kind(text)
+    trouble.status = status
+    return trouble
 
 
 def _reason(failure: Exception) -> str:
