@@ -7,7 +7,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
 from email.message import Message
-from typing import Any, BinaryIO, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import urlencode, urlsplit
 
 import click
@@ -52,6 +52,14 @@ class Answer(NamedTuple):
     status: int
     headers: Message
     body: Any
+
+
+class Sink(Protocol):
+    """Where an answer goes that is not JSON."""
+
+    def write(self, piece: bytes, /) -> object: ...
+
+    def flush(self) -> object: ...
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -125,7 +133,7 @@ class Client:
         query: Mapping[str, str] | None = None,
         body: object = None,
         headers: Mapping[str, str] | None = None,
-        sink: BinaryIO | None = None,
+        sink: Sink | None = None,
         content: Content | None = None,
     ) -> Answer:
         """Ask once. What is not JSON (an export, a stream of events) is copied into `sink` as it comes.
@@ -161,7 +169,7 @@ class Client:
         return headers
 
 
-def _answer(response: Any, sink: BinaryIO | None) -> Answer:
+def _answer(response: Any, sink: Sink | None) -> Answer:
     if sink is not None and not is_json(response.headers):
         while piece := response.read1(65536):
             _pass_on(piece, sink)
@@ -174,7 +182,7 @@ def _answer(response: Any, sink: BinaryIO | None) -> Answer:
     return Answer(response.status, response.headers, body)
 
 
-def _pass_on(piece: bytes, sink: BinaryIO) -> None:
+def _pass_on(piece: bytes, sink: Sink) -> None:
     """A full disk is not the server's failure."""
     try:
         sink.write(piece)
