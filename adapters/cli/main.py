@@ -23,6 +23,7 @@ class Static(NamedTuple):
 
 
 STATIC: Final = {
+    "top": Static("adapters.cli.top:top", "Watch capacity, queue, nodes and instances of a server, live."),
     "serve": Static("adapters.cli.serve:serve", "Run the control plane: API, gateway and workers."),
     "migrate": Static("adapters.cli.migrate:migrate", "Bring the database's schema up to date."),
     "database": Static("adapters.cli.backup:group", "Back the database up, and restore it."),
