@@ -46,6 +46,7 @@ from queries import (
     node_history,
     preview,
     usage,
+    usage_timeline,
 )
 from queries import budgets as budget_queries
 from queries import extensions as extension_queries
@@ -110,6 +111,7 @@ OPERATIONS: Final[dict[str, operation.Operation]] = operation.table(
     allocations.OPERATIONS,
     bookings.OPERATIONS,
     usage.OPERATIONS,
+    usage_timeline.OPERATIONS,
     image_content.OPERATIONS,
     leases.OPERATIONS,
     lease_queries.OPERATIONS,

@@ -229,6 +229,7 @@ REQUESTS: dict[str, tuple[str, Any]] = {
     "allocations.list": ("/v1/allocations", {}),
     "bookings.list": ("/v1/bookings", {}),
     "usage.list": ("/v1/usage", {}),
+    "usage.timeline": ("/v1/usage/timeline", {}),
     "leases.list": ("/v1/leases", {}),
     "leases.proceed": ("/v1/leases/singleton:elsewhere/proceed", {}),
     "events.stream": ("/v1/events/stream", {}),

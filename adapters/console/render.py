@@ -29,9 +29,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(
-        instant=instant, span=span, amount=amount, thing=thing, short=short, words=words, iso=iso, attribute=attribute
-    )
+    made.filters.update({filter.__name__: filter for filter in FILTERS})
     return made
 
 
@@ -94,3 +92,11 @@ def words(name: str) -> str:
 def attribute(value: Any) -> str:
     """JSON for a data attribute; the template escapes it."""
     return json.dumps(value, separators=(",", ":"))
+
+
+def pretty(value: Any) -> str:
+    """JSON for people."""
+    return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+FILTERS: Final = (instant, span, amount, thing, short, words, iso, attribute, pretty)
