@@ -86,7 +86,7 @@ def option(field: inspect.Field) -> click.Option:
     elif field.default not in (NODEFAULT, None, (), False) and isinstance(field.default, str | int | float):
         notes.append(f"[default: {field.default}]")
     text = " ".join(note for note in notes if note)
-    kinds, name = _kinds(field.type), flag(field)
+    kinds, name = kinds_of(field.type), flag(field)
     if _is_many(field.type):
         return click.Option([field.name, name], type=Piece(kinds[0]), multiple=True, help=text)
     if len(kinds) == 1 and isinstance(kinds[0], inspect.BoolType):
@@ -125,12 +125,12 @@ def path_names(operation: Operation) -> list[str]:
     return [names.get(placeholder, placeholder) for placeholder in operation.path_fields]
 
 
-def _kinds(kind: inspect.Type) -> list[inspect.Type]:
+def kinds_of(kind: inspect.Type) -> list[inspect.Type]:
     """What a type may be, null and annotations aside."""
     if isinstance(kind, inspect.Metadata):
-        return _kinds(kind.type)
+        return kinds_of(kind.type)
     if isinstance(kind, inspect.UnionType):
-        return [below for member in kind.types for below in _kinds(member)]
+        return [below for member in kind.types for below in kinds_of(member)]
     return [] if isinstance(kind, inspect.NoneType) else [kind]
 
 
@@ -143,7 +143,7 @@ def _description(kind: inspect.Type) -> str:
 
 
 def _is_many(kind: inspect.Type) -> bool:
-    kinds = _kinds(kind)
+    kinds = kinds_of(kind)
     many = (inspect.CollectionType, inspect.TupleType, inspect.DictType)
     return len(kinds) == 1 and isinstance(kinds[0], many)
 
@@ -155,7 +155,7 @@ def _item(kind: inspect.Type) -> inspect.Type:
 def _short_form(kind: inspect.Type) -> str:
     if isinstance(kind, inspect.DictType):
         return "json" if isinstance(scalar(kind.value_type), Json) else "key=value"
-    item = _kinds(_item(kind))
+    item = kinds_of(_item(kind))
     if len(item) == 1 and isinstance(item[0], inspect.StructType):
         names = {field.encode_name for field in item[0].fields}
         return "class=count[,selector]" if {"class", "count"} <= names else "json"
@@ -164,7 +164,7 @@ def _short_form(kind: inspect.Type) -> str:
 
 def scalar(kind: inspect.Type) -> ParamType:
     """How the text of one value is read; ranges and choices are in the help and refused before asking."""
-    kinds = _kinds(kind)
+    kinds = kinds_of(kind)
     if len(kinds) != 1:
         texts = any(isinstance(below, inspect.StrType) for below in kinds)
         return click.STRING if texts else Json()
@@ -190,7 +190,7 @@ def value(field: inspect.Field, given: Any) -> Any:
     """What is sent: a repeated option as one list, or one dict, that a later piece adds to."""
     if not _is_many(field.type):
         return given
-    if isinstance(_kinds(field.type)[0], inspect.DictType):
+    if isinstance(kinds_of(field.type)[0], inspect.DictType):
         return {key: below for piece in given for key, below in piece.items()}
     return [item for piece in given for item in (piece if isinstance(piece, list) else [piece])]
 

@@ -45,6 +45,14 @@ class Command(click.Command):
 
     operation: Operation
 
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """An example, as one copies it: click would break its lines anew."""
+        from adapters.cli import examples
+
+        with formatter.section("Example"):
+            for line in examples.line(self.operation, ctx.info_name).split("\n"):
+                formatter.write(f"{'':{formatter.current_indent}}{line}\n")
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """`--watch` may stand before an argument: only a number that follows is its pause."""
         if any("--watch" in param.opts for param in self.params):

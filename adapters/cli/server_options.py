@@ -47,6 +47,11 @@ def asking(credential: str = "access token") -> Iterator[click.Option]:
     yield click.Option(["_json", "--json"], is_flag=True, help="the answer as JSON, for programs")
 
 
+def example(*lines: str) -> str:
+    """The end of a help: an example, as one copies it."""
+    return "\b\nExample:\n  better-compute " + " \\\n      ".join(lines)
+
+
 def _profile(ctx: click.Context, param: click.Parameter, name: str | None) -> str | None:
     if name is not None and not ctx.resilient_parsing:
         _of(ctx, name)
