@@ -78,7 +78,7 @@ class Piece(ParamType):
         return line | ({"selector": selector} if comma else {})
 
 
-def option(field: inspect.Field) -> click.Option:
+def option(field: inspect.Field, completes: Any = None) -> click.Option:
     """The option of one field; what is left out is not sent, so that the server's defaults stand."""
     notes = [_description(field.type)]
     if field.required:
@@ -99,12 +99,13 @@ def option(field: inspect.Field) -> click.Option:
         return click.Option([field.name, name], type=instants.Instant(), help=text.replace("epoch ms", instants.SHORT))
     if field.encode_name in ("asOf", "diff"):
         return click.Option([field.name, name], type=instants.AsOf(), help=text.replace("epoch ms", instants.SHORT))
-    return click.Option([field.name, name], type=scalar(field.type), help=text)
+    return click.Option([field.name, name], type=scalar(field.type), help=text, shell_complete=completes)
 
 
-def argument(field: inspect.Field) -> click.Argument:
-    """The positional argument of a field that stands in the path."""
-    return click.Argument([field.name], type=scalar(field.type), metavar=kebab(field.encode_name).upper())
+def argument(field: inspect.Field, completes: Any = None) -> click.Argument:
+    """The positional argument of a field that stands in the path; `completes` asks for what it may be."""
+    named = kebab(field.encode_name).upper()
+    return click.Argument([field.name], type=scalar(field.type), metavar=named, shell_complete=completes)
 
 
 def flag(field: inspect.Field) -> str:

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import click
 
-from adapters.cli import client, fields, server_options, showing, uploading, waiting, watching
+from adapters.cli import client, completing, fields, server_options, showing, uploading, waiting, watching
 from adapters.cli.main import kebab
 from domain.operation import Operation
 
@@ -64,8 +64,9 @@ def command(operation: Operation, registry: Registry) -> Command:
     """The command of one operation; `registry` is where `--wait` finds what it asks again."""
     known = fields.of(operation)
     in_path = fields.path_names(operation)
-    arguments = [fields.argument(known[name]) for name in in_path]
-    options = [fields.option(field) for name, field in known.items() if name not in in_path]
+    completes = {name: completing.of(operation, registry, field) for name, field in known.items()}
+    arguments = [fields.argument(known[name], completes[name]) for name in in_path]
+    options = [fields.option(field, completes[name]) for name, field in known.items() if name not in in_path]
     if operation.content is not None:
         arguments.append(click.Argument(["_file"], metavar="FILE", type=click.Path(dir_okay=False, path_type=Path)))
     verb = operation.name.partition(".")[2].replace(".", "-")

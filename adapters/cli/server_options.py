@@ -47,25 +47,33 @@ def asking(credential: str = "access token") -> Iterator[click.Option]:
     yield click.Option(["_json", "--json"], is_flag=True, help="the answer as JSON, for programs")
 
 
+def meant(ctx: click.Context) -> tuple[str, str | None]:
+    """Server and token of a command line that is still being typed; ClickException where it is already wrong."""
+    server, token = ctx.params.get("_server"), ctx.params.get("_token")
+    if not isinstance(server, str):
+        raise click.UsageError("no server is named that could be asked")
+    return server, token if isinstance(token, str) else None
+
+
 def example(*lines: str) -> str:
     """The end of a help: an example, as one copies it."""
     return "\b\nExample:\n  better-compute " + " \\\n      ".join(lines)
 
 
 def _profile(ctx: click.Context, param: click.Parameter, name: str | None) -> str | None:
-    if name is not None and not ctx.resilient_parsing:
+    if name is not None:
         _of(ctx, name)
     return name
 
 
 def _server(ctx: click.Context, param: click.Parameter, server: str) -> str:
-    if _said(ctx, "_server") or ctx.resilient_parsing:
+    if _said(ctx, "_server"):
         return server
     return _of(ctx).server or server
 
 
 def _token(ctx: click.Context, param: click.Parameter, token: str | None) -> str | None:
-    if _said(ctx, "_token") or ctx.resilient_parsing:
+    if _said(ctx, "_token"):
         return token
     profile = _of(ctx)
     server = str(ctx.params["_server"])
