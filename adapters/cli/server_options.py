@@ -11,8 +11,9 @@ import click
 from click.core import ParameterSource
 
 DEFAULT_SERVER: Final = "http://127.0.0.1:8080"
+NAMED: Final = "adapters.cli.profile.name"
 PROFILE: Final = "adapters.cli.profile"
-"""Where a context keeps the profile that it asks with."""
+"""Where a context keeps the name of a profile, if one was said, and the profile that it asks with."""
 
 
 def asking(credential: str = "access token") -> Iterator[click.Option]:
@@ -62,7 +63,8 @@ def example(*lines: str) -> str:
 
 def _profile(ctx: click.Context, param: click.Parameter, name: str | None) -> str | None:
     if name is not None:
-        _of(ctx, name)
+        ctx.meta[NAMED] = name
+        _of(ctx)
     return name
 
 
@@ -88,13 +90,13 @@ def _said(ctx: click.Context, name: str) -> bool:
     return source is ParameterSource.COMMANDLINE or (source is ParameterSource.ENVIRONMENT and not typed)
 
 
-def _of(ctx: click.Context, name: str | None = None) -> Any:
+def _of(ctx: click.Context) -> Any:
     """The profile of a context, read once and only where something is left to it."""
     if PROFILE not in ctx.meta:
         from adapters.cli import profile_file
 
         profiles = profile_file.read()
-        chosen = name or profiles.current
+        chosen = ctx.meta.get(NAMED) or profiles.current
         unset = profile_file.Profile(None, None)
         ctx.meta[PROFILE] = unset if chosen is None else profile_file.named(chosen, profiles)
     return ctx.meta[PROFILE]
