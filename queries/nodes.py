@@ -158,10 +158,10 @@ OPERATIONS = (
         columns=(
             "id",
             "name",
-            "provisionState",
-            "connectivity",
             "schedulable",
             "why=unschedulableReasons.reason",
+            "provisionState",
+            "connectivity",
             "gpuModel",
             "gpuCount",
             "poolId",

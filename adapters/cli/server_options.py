@@ -26,7 +26,7 @@ def asking(credential: str = "access token") -> Iterator[click.Option]:
         expose_value=False,
         callback=_profile,
         shell_complete=_complete_profile,
-        help="server and token under this name (`better-compute profile`)",
+        help="server and token that are kept under this name",
     )
     yield click.Option(
         ["_server", "--server"],
