@@ -23,8 +23,10 @@ class Static(NamedTuple):
 
 
 STATIC: Final = {
+    "top": Static("adapters.cli.top:top", "Watch capacity, queue, nodes and instances of a server, live."),
     "serve": Static("adapters.cli.serve:serve", "Run the control plane: API, gateway and workers."),
     "migrate": Static("adapters.cli.migrate:migrate", "Bring the database's schema up to date."),
+    "database": Static("adapters.cli.backup:group", "Back the database up, and restore it."),
     "projections": Static("adapters.cli.projections:projections", "List the read models, retry or rebuild them."),
     "audit": Static("adapters.cli.audit:audit", "Replay the log, and compare the tables with it."),
     "inventory": Static("adapters.cli.inventory:inventory", "Show the hardware of this machine."),

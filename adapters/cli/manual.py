@@ -48,7 +48,8 @@ Every instant is {instants.FORMS}; spans add up, as `-1h30m`, in s, m, h, d and 
 Lists are tables, single things `key  value` lines. On a terminal a table that is too wide gives way: headings are
 stacked, instants become ages, columns without content go, ids of other things are shortened in the middle and texts
 at the end, and at last columns go from the right and are named on standard error. The first column and numbers are
-never cut. Into a pipe or file nothing is shortened. `--json` is the server's answer.
+never cut. Into a pipe or file nothing is shortened. `--json` is the server's answer, `--id` and `--print FIELD` one
+field of it alone; `--where FIELD=VALUE` keeps the rows of a list that show this value.
 
 `--watch [SECONDS]` shows what changes, asked every two seconds if nothing else is said: in place on a terminal, else a
 block for each change under its instant, with `--json` a line for each. A server that fails for a while is asked again;

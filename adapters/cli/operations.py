@@ -11,7 +11,17 @@ from uuid import uuid4
 
 import click
 
-from adapters.cli import client, completing, fields, server_options, showing, uploading, waiting, watching
+from adapters.cli import (
+    client,
+    completing,
+    fields,
+    picking,
+    server_options,
+    showing,
+    uploading,
+    waiting,
+    watching,
+)
 from adapters.cli.main import kebab
 from domain.operation import Operation
 
@@ -93,7 +103,12 @@ def run(operation: Operation, registry: Registry, **values: Any) -> None:
     body, otherwise = answer.body, None
     if own.get("wait"):
         body, otherwise = waiting.wait(api, registry, operation.name, body, own["timeout"])
-    showing.show(operation, body, as_json=own["json"], streamed=not client.is_json(answer.headers))
+    if own.get("where"):
+        body = picking.where(body, own["where"])
+    if field := picking.asked(own):
+        picking.show(body, field)
+    else:
+        showing.show(operation, body, as_json=own["json"], streamed=not client.is_json(answer.headers))
     if otherwise is not None:
         raise client.Refused(f"the wait ended in {otherwise}")
 
@@ -101,17 +116,23 @@ def run(operation: Operation, registry: Registry, **values: Any) -> None:
 def _watch(
     operation: Operation, api: client.Client, path: str, request: dict[str, Any], own: Mapping[str, Any]
 ) -> None:
-    if own.get("wait") or "asOf" in request:
-        raise click.UsageError("--watch goes with neither --wait nor --as-of: it shows what is now, without an end")
-    watching.watch(operation, lambda: _look(api, path, {**request}, own).body, own["watch"], as_json=own["json"])
+    if own.get("wait") or "asOf" in request or picking.asked(own):
+        raise click.UsageError("--watch shows what is now, without an end: no --wait, --as-of or --print beside it")
+
+    def ask() -> Any:
+        body = _look(api, path, {**request}, own).body
+        return picking.where(body, own["where"]) if own.get("where") else body
+
+    watching.watch(operation, ask, own["watch"], as_json=own["json"])
 
 
 def _look(api: client.Client, path: str, request: dict[str, Any], own: Mapping[str, Any]) -> client.Answer:
-    """Ask a query by GET, with `--all` for every page."""
-    if own.get("all"):
+    """Ask a query by GET, for every page with `--all` or `--where`."""
+    everything = own.get("all") or own.get("where")
+    if everything:
         request.setdefault("limit", MOST_ROWS)
     answer = api.send("GET", path, query=fields.query(request), sink=showing.sink())
-    if own.get("all") and answer.body is not None:
+    if everything and answer.body is not None:
         if "asOf" in request:
             request["asOf"] = f"@{answer.headers['X-Position']}"  # an instant just past may yet mean a later one
         answer = answer._replace(body=_every_page(api, path, request, answer.body))
@@ -199,6 +220,7 @@ def _own_options(operation: Operation) -> Iterator[click.Option]:
         yield click.Option(["_idempotency_key", "--idempotency-key"], help=text)
     if operation.name in waiting.WAITS:
         yield from waiting.option(waiting.WAITS[operation.name])
+    yield from picking.options(operation)
     credential = {"join-token": "join token", "resolver": "resolver key"}.get(operation.credential, "access token")
     yield from server_options.asking(credential)
 
