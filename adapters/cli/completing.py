@@ -4,15 +4,16 @@ Completion says nothing when it fails: whoever types goes on typing.
 """
 
 from collections.abc import Callable, Mapping
-from threading import Thread
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
-from click.shell_completion import CompletionItem
 from msgspec import inspect
 
 from adapters.cli import client, server_options, tables
 from domain.operation import Operation
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 WITHIN_SECONDS: Final = 1.0
 MOST: Final = 1000
@@ -28,7 +29,7 @@ LISTS: Final = {
 }
 """Fields that name a thing, and what lists them."""
 
-Completing = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+Completing = Callable[[click.Context, click.Parameter, str], "list[CompletionItem]"]
 
 
 def of(operation: Operation, registry: Mapping[str, Operation], field: inspect.Field) -> Completing | None:
@@ -41,7 +42,7 @@ def of(operation: Operation, registry: Mapping[str, Operation], field: inspect.F
     if listing is None:
         return None
 
-    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
         return _matching(_asked(listing, ctx), incomplete)
 
     return complete
@@ -51,8 +52,10 @@ def _lists(operation: Operation) -> bool:
     return operation.name.endswith(".list")
 
 
-def _matching(rows: list[Any], incomplete: str) -> list[CompletionItem]:
+def _matching(rows: list[Any], incomplete: str) -> "list[CompletionItem]":
     """By id; where none begins so, by name: the shell then puts the id in its place."""
+    from click.shell_completion import CompletionItem
+
     rows = [row for row in rows if isinstance(row, dict) and isinstance(row.get("id"), str)]
     found = [row for row in rows if row["id"].startswith(incomplete)]
     found = found or [row for row in rows if str(row.get("name", "")).startswith(incomplete)]
@@ -75,6 +78,8 @@ def _asked(listing: Operation, ctx: click.Context) -> list[Any]:
             rows.extend(api.send("GET", listing.path, query=query).body["items"])
         except (click.ClickException, KeyError, TypeError):
             return
+
+    from threading import Thread
 
     asking = Thread(target=ask, daemon=True)
     asking.start()

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -9,7 +10,7 @@ from msgspec import NODEFAULT, inspect
 
 from adapters.cli import instants, tables
 from adapters.cli.main import kebab
-from domain.operation import Operation
+from domain.operation import Operation, Request
 
 if TYPE_CHECKING:
     ParamType = click.ParamType[Any]
@@ -113,9 +114,14 @@ def flag(field: inspect.Field) -> str:
     return f"--body-{name}" if name in OWN else f"--{name}"
 
 
-def of(operation: Operation) -> dict[str, inspect.Field]:
+def of(operation: Operation) -> Mapping[str, inspect.Field]:
     """The fields of an operation's request by their name in Python."""
-    shape = inspect.type_info(operation.request)
+    return _of(operation.request)
+
+
+@cache
+def _of(request: type[Request]) -> Mapping[str, inspect.Field]:
+    shape = inspect.type_info(request)
     assert isinstance(shape, inspect.StructType)
     return {field.name: field for field in shape.fields}
 

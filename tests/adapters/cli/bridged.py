@@ -58,8 +58,8 @@ def on_terminal(words: list[str], environment: Mapping[str, str], columns: int) 
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     line = [sys.executable, "-m", "adapters.cli.main", *words]
-    kept = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
-    running = subprocess.Popen(line, cwd=ROOT, env=kept | dict(environment), stdout=theirs, stderr=theirs)
+    given = {name: value for name, value in {**os.environ, **environment}.items() if name not in ("COLUMNS", "LINES")}
+    running = subprocess.Popen(line, cwd=ROOT, env=given, stdout=theirs, stderr=theirs)
     os.close(theirs)
     shown = b""
     with os.fdopen(ours, "rb", buffering=0) as terminal:
