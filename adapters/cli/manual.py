@@ -72,7 +72,7 @@ completes nothing and says nothing.
 def page(head: str) -> str:
     """The page, from the tree of commands."""
     root = main.Root()
-    ctx = click.Context(root, info_name="better-compute", color=False)
+    ctx = click.Context(root, info_name="better-compute", color=False, **root.context_settings)
     waits = ", ".join(f"`{_typed(name)}`" for name in waiting.WAITS)
     lines = [head, "# Command line\n", INTRODUCTION.replace("{waits}", waits)]
     for title, names in (("Here", root.static), ("On a server", list(root.groups))):

@@ -17,7 +17,7 @@ HAND = ("profile", "image-signers", "images", "instances")
 def command(words: list[str]) -> tuple[click.Command, click.Context, list[str]]:
     """The command that the words name, its context, and the words that are left."""
     found: click.Command = main.Root()
-    ctx = click.Context(found, info_name="better-compute")
+    ctx = click.Context(found, info_name="better-compute", **found.context_settings)
     while isinstance(found, click.Group):
         name, following, words = found.resolve_command(ctx, words)
         assert following is not None
