@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from adapters.cli import manual
 from adapters.http import openapi, problems
 from adapters.registry import OPERATIONS
 from domain import catalog, errors, registry
@@ -26,6 +27,7 @@ def pages() -> dict[str, str]:
         "events.md": events(),
         "errors.md": refusals(),
         "iam.md": iam(),
+        "cli.md": manual.page(HEAD),
     }
 
 

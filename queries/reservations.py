@@ -65,6 +65,7 @@ OPERATIONS = (
         on=("compute-tenant/{acting}",),
         handle=list_,
         summary="List your tenant's reservations",
+        example={"state": "pending"},
         refusals=(errors.AccessDenied, errors.ProjectionBehind, errors.HistoryPruned),
         columns=("id", "state", "stateReason", "gpuCount", "gpuModel", "startsAt", "endsAt", "tenantId"),
     ),

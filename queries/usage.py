@@ -118,6 +118,7 @@ OPERATIONS = (
         on=("compute-tenant/{acting}",),
         handle=list_,
         summary="Show device-hours and GPU-hours of what ran, by tenant, project, pool and model",
+        example={"from": 1_796_083_200_000, "until": 1_796_169_600_000},
         refusals=(errors.AccessDenied, errors.ProjectionBehind, errors.HistoryPruned),
         columns=("tenantId", "projectId", "poolId", "gpuModel", "resource", "gpuHours", "from", "until"),
     ),
