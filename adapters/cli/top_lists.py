@@ -14,6 +14,9 @@ SORTS: Final[Mapping[str, Callable[[Row], Any]]] = {
 }
 """The orders of the queue; the pool's own is by priority, then age, and only a reservation itself tells its place."""
 
+TELLING: Final = ("action", "provision", "connectivity", "state", "reason")
+"""Fields of events that are said beside their names."""
+
 Rows = list[dict[str, Any]]
 
 
@@ -101,20 +104,25 @@ def instances_said(state: State, pool_id: str | None) -> str:
 
 
 def events(state: State) -> list[str]:
-    """Newest first: when, what, to what, by whom, and why where that was said."""
+    """Newest first: when, what, to what, by whom, and what else was said."""
     named = top_state.names(state)
     lines = []
     for event in state.events:
         thing = event.get("stream", "")
         kind, _, who = event["actor"].partition(":")
         by = who if kind == "identity" else f"{kind} {named.get(who, who)}" if who != thing else "its agent"
-        data = event["data"]
-        why = [data[field] for field in ("action", "reason") if isinstance(data.get(field), str) and data[field]]
-        what = f"{event['type'].rpartition('.')[0]:<27} {named.get(thing, thing)} by {by}"
-        lines.append(
-            tables.printable(f"{spans.second(event['recordedAt'])} {what}" + (f": {', '.join(why)}" if why else ""))
-        )
+        what = f"{spans.second(event['recordedAt'])} {event['type'].rpartition('.')[0]:<27}"
+        lines.append(tables.printable(": ".join([f"{what} {named.get(thing, thing)} by {by}", *_said(event["data"])])))
     return lines
+
+
+def _said(data: Row) -> list[str]:
+    """The fields that tell most of an event, as one text."""
+    values = [data[field] for field in TELLING if isinstance(data.get(field), str) and data[field]]
+    reasons = data.get("reasons")
+    if isinstance(reasons, dict):
+        values += list(reasons) or ["schedulable"]
+    return [", ".join(values)] if values else []
 
 
 def asks(row: Row) -> str:

@@ -59,23 +59,23 @@ class Seat:
 
     def sees(self, *texts: str) -> str:
         """The screen once all of the texts are on it."""
-        return self._until(lambda: all(text in self.screen for text in texts), f"no {texts}")
+        return self.until(lambda: all(text in self.screen for text in texts), f"no {texts}")
 
     def sees_no(self, text: str) -> str:
-        return self._until(lambda: text not in self.screen, f"still {text}")
+        return self.until(lambda: text not in self.screen, f"still {text}")
 
     def reads(self, text: str, after: int = 0) -> int:
         """Where a text ends that the command wrote, once it has."""
-        self._until(lambda: text in self.written[after:], f"never {text!r}")
+        self.until(lambda: text in self.written[after:], f"never {text!r}")
         return self.written.index(text, after) + len(text)
 
     def leaves(self) -> int:
         """The exit status, once it has ended."""
-        self._until(lambda: self.process.poll() is not None, "it goes on")
+        self.until(lambda: self.process.poll() is not None, "it goes on")
         self._read(0)
         return self.process.wait()
 
-    def _until(self, holds: Any, trouble: str) -> str:
+    def until(self, holds: Any, trouble: str) -> str:
         deadline = time.monotonic() + DEADLINE_S
         while not holds():
             assert time.monotonic() < deadline, f"{trouble}:\n{self.screen}"
@@ -89,13 +89,15 @@ class Seat:
 
 
 @contextmanager
-def seated(*words: str, columns: int = 80, lines: int = 24, env: Mapping[str, str] | None = None) -> Iterator[Seat]:
-    """A command line in a terminal that knows colours; what still runs at the end is killed."""
+def seated(
+    *words: str, columns: int = 80, lines: int = 24, env: Mapping[str, str] | None = None, shell: str = ""
+) -> Iterator[Seat]:
+    """A command line, or a shell's script, in a terminal that knows colours; what still runs at the end is killed."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
     environment = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS", "LINES")}
     process = subprocess.Popen(
-        (*BINARY, *words),
+        ("sh", "-c", shell) if shell else (*BINARY, *words),
         stdin=slave,
         stdout=slave,
         stderr=slave,
