@@ -46,7 +46,7 @@ class Seat:
                 row = int(found[2].split(";")[0] or 1)
                 rows[row] = ""
             elif found[3] == "J":
-                rows = {}
+                rows, row = {}, 1
         rows[row] = rows.get(row, "") + self.written[at:]
         return "\n".join(rows.get(n, "") for n in range(1, max(rows) + 1))
 
