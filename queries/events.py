@@ -62,7 +62,16 @@ def stream(query: Stream, read: Reader) -> Answer:
         return found if any(_may(read, "compute-fleet", "compute:events:stream", ["global"])) else ()
 
     after = read.position if query.after is None else query.after
+    if after > read.position:
+        _check_reached(read, after)
     return Answer(body=Feed(after, read, query.scope == "fleet", shown))
+
+
+def _check_reached(read: Reader, after: int) -> None:
+    """Nobody was told of a position that the log does not have, except before it was restored from a backup."""
+    row = read.connection.execute("SELECT coalesce(max(notification_id), 0) FROM stored_events").fetchone()
+    if row is not None and after > row[0]:
+        raise errors.Invalid("after", f"the log ends at {row[0]}: begin anew without it, what came later is not there")
 
 
 def _told(recorded: Recorded, reader: Reader | None) -> Told:
@@ -102,7 +111,7 @@ OPERATIONS = (
         on=("compute-tenant/{acting}",),
         handle=stream,
         summary="Events of your tenant as they happen (server-sent events, resumable with Last-Event-ID)",
-        refusals=(errors.AccessDenied,),
+        refusals=(errors.AccessDenied, errors.Invalid),
         streaming="events",
     ),
 )
