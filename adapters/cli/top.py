@@ -7,7 +7,17 @@ from typing import Any, Final
 
 import click
 
-from adapters.cli import client, drawn, operations, terminal, top_frame, top_lists, top_reading, top_state, top_watch
+from adapters.cli import (
+    client,
+    drawn,
+    server_options,
+    terminal,
+    top_frame,
+    top_lists,
+    top_reading,
+    top_state,
+    top_watch,
+)
 from adapters.cli.top_frame import View
 from adapters.cli.top_state import State
 
@@ -22,7 +32,7 @@ QUIET_SECONDS: Final = 1.0
 """Of a stream, after which it has told what there was."""
 
 
-@click.command(params=[*operations.asking()])
+@click.command(params=[*server_options.asking()])
 @click.option("--once", is_flag=True, help="print it once and end, as where there is no terminal")
 @click.option(
     "--scope",

@@ -1,48 +1,18 @@
 """`top` before the real plane: live on a terminal, plain elsewhere, and the terminal is as it was on every way out."""
 
 import json
-import os
 import shlex
 import signal
-import socket
-import subprocess
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
 import seats
-import uvicorn
 from canned import serving
+from served import answering, piped, told
 
 from adapters.http import sse
-from adapters.http.app import create_app
-from adapters.http.health import Health
-from adapters.http.limits import Limits
-from adapters.registry import OPERATIONS
-from given import Client, Plane
-
-
-@contextmanager
-def answering(plane: Plane, port: int = 0) -> Iterator[str]:
-    """The plane's operations behind a server; its address."""
-    wired = plane.wired
-    app = create_app(
-        OPERATIONS,
-        wired.dispatcher,
-        wired.authorizer.identify,
-        lambda: Health(ready=True, checks={}),
-        limits=Limits(mutations=1e6, reads=1e6),
-    )
-    config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=1)
-    server = uvicorn.Server(config)
-    with socket.create_server(("127.0.0.1", port)) as listener:  # it listens: who comes early waits
-        thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        server.should_exit = True
-        thread.join(10)
+from given import Plane
 
 
 @pytest.fixture
@@ -50,17 +20,6 @@ def address(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setattr(sse, "SECONDS", 60.0)
     with answering(plane) as found:
         yield found
-
-
-def told(address: str, who: Client) -> dict[str, str]:
-    token = who.headers["authorization"].removeprefix("Bearer ")
-    return {"BETTER_COMPUTE_SERVER": address, "BETTER_COMPUTE_TOKEN": token}
-
-
-def piped(*words: str, env: dict[str, str]) -> "subprocess.CompletedProcess[str]":
-    """A command line whose output nobody watches."""
-    line = (*seats.BINARY, *words)
-    return subprocess.run(line, capture_output=True, text=True, env=os.environ | env, timeout=60, check=False)
 
 
 def test_an_operator_sees_what_happens_as_it_happens(plane: Plane, address: str) -> None:
