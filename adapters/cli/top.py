@@ -3,6 +3,7 @@
 import contextlib
 import json
 import sys
+import time
 from typing import Any, Final
 
 import click
@@ -23,6 +24,9 @@ from adapters.cli.top_state import State
 
 TICK_SECONDS: Final = 1.0
 """Between two pictures of which nothing changed but the time."""
+
+REST_SECONDS: Final = 0.05
+"""After a picture, however much happens: a large fleet has many events a second."""
 
 ANSWER_SECONDS: Final = 10.0
 FOLLOW_SECONDS: Final = 25.0
@@ -85,7 +89,10 @@ def _watch(screen: terminal.Terminal, watch: top_watch.Watch) -> None:
         width, height = screen.size()
         view = view._replace(width=width, height=height, now=watch.now())
         screen.show([drawn.paint(line, colours=colours) for line in top_frame.frame(shown, view)])
-        for key in screen.keys(TICK_SECONDS):
+        keys = screen.keys(TICK_SECONDS)
+        if not keys:
+            time.sleep(REST_SECONDS)
+        for key in keys:
             if key in ("q", "Q"):
                 return
             view = turned(view, key, shown)

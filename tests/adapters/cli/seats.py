@@ -1,5 +1,6 @@
 """A person before a terminal, for the tests beside it: sees a screen, presses keys, turns the window."""
 
+import codecs
 import fcntl
 import os
 import pty
@@ -26,6 +27,7 @@ class Seat:
     def __init__(self, process: "subprocess.Popen[bytes]", master: int, slave: int) -> None:
         self.process = process
         self.written = ""
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._master, self._slave = master, slave
         self.before = termios.tcgetattr(slave)
 
@@ -84,7 +86,7 @@ class Seat:
 
     def _read(self, seconds: float) -> None:
         while select.select([self._master], [], [], seconds)[0]:
-            self.written += os.read(self._master, 65_536).decode(errors="replace")
+            self.written += self._decoder.decode(os.read(self._master, 65_536))
             seconds = 0
 
 
