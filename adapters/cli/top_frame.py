@@ -66,12 +66,13 @@ def stale(state: State, now: int) -> bool:
 
 def _head(state: State, view: View) -> list[Line]:
     whose = "the whole fleet" if state.scope == "fleet" else "one tenant"
+    silent = view.paused is None and stale(state, view.now)
     at = spans.second(view.now if view.paused is None else view.paused)
-    how = "" if view.height is None else "  live" if state.following else "  polling"
+    how = "" if view.height is None or silent else "  live" if state.following else "  polling"
     if view.paused is not None:
         how = "  PAUSED"
     lines = [drawn.line(Span("better-compute top", "title"), f"  {tables.printable(state.server)}  {whose}  {at}{how}")]
-    if view.paused is None and stale(state, view.now):
+    if silent:
         since = "yet" if state.answered_at is None else f"since {spans.second(state.answered_at)}"
         why = f": {state.trouble}" if state.trouble else ""
         lines.append(drawn.line(Span(f"no answer {since}{why}", "alarm")))
@@ -92,6 +93,8 @@ def _foot(state: State, view: View) -> list[Line]:
 
 def _sections(state: State, view: View) -> list[Section]:
     known = [name for name in TITLES if name in state.parts and name not in state.refused]
+    if state.scope == "tenant" and "nodes" in known and not state.rows("nodes"):
+        known.remove("nodes")  # most tenants have none
     found = [_section(name, state, view) for name in known]
     if "events" not in state.refused and (state.events or state.following):
         told = top_lists.events(state, view.height or PLAIN_EVENTS)

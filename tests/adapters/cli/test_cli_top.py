@@ -141,7 +141,7 @@ def test_without_a_terminal_it_is_printed_once(plane: Plane, address: str) -> No
 def test_a_dumb_terminal_gets_the_plain_one(plane: Plane, address: str) -> None:
     with seats.seated("top", env=told(address, plane.root) | {"TERM": "dumb"}) as seat:
         assert seat.leaves() == 0
-        assert "NODES  none" in seat.written
+        assert "QUEUE  nobody waits" in seat.written
         assert "\x1b[?1049h" not in seat.written
 
 
