@@ -15,7 +15,7 @@ from typing import Final
 
 from msgspec import Struct
 
-PAGE_S: Final = 150
+PAGE_S: Final = 300
 END_S: Final = 30
 
 _FENCE = re.compile(r"^( *)```(?P<lang>\w*)(?P<more>[^\n]*)\n(?P<text>.*?)^\1```$", re.DOTALL | re.MULTILINE)
