@@ -43,13 +43,14 @@ def dump(file: Path, data_dir: Path | None) -> None:
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @database.directory
 def restore(file: Path, data_dir: Path | None) -> None:
-    """Restore FILE into a data directory without a database; its log has a new name from then on."""
-    from adapters.postgres import embedded, embedded_server, programs
+    """Restore FILE into a data directory without a database, and migrate it; its log has a new name from then on."""
+    from adapters.postgres import embedded, embedded_server, migrate, programs
 
     arguments = ("--single-transaction", "--exit-on-error", "--no-comments", *_PLAIN)
     with database.explained(), embedded.running(data_dir) as dsn, _said():
         _refuse_full(dsn)
         programs.run(dsn, "pg_restore", *arguments, f"--dbname={embedded_server.NAME}", str(file.resolve()))
+        migrate.migrate(dsn)
         _begin(dsn)
 
 
@@ -82,9 +83,9 @@ def _refuse_full(dsn: str) -> None:
 
 @contextmanager
 def _said() -> Iterator[None]:
-    from adapters.postgres import programs
+    from adapters.postgres import migrate, programs
 
     try:
         yield
-    except programs.ProgramError as problem:
+    except (programs.ProgramError, migrate.MigrationError) as problem:
         raise click.ClickException(str(problem)) from problem
