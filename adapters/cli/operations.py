@@ -111,8 +111,8 @@ def run(operation: Operation, registry: Registry, **values: Any) -> None:
         body = wait(api, registry[WAITS[operation.name].get], WAITS[operation.name], body, own["timeout"])
     if own.get("where"):
         body = picking.where(body, own["where"])
-    if own.get("id"):
-        _show_ids(body)
+    if field := picking.asked(own):
+        picking.show(body, field)
     else:
         show(operation, body, as_json=own["json"], streamed=not client.is_json(answer.headers))
     if own.get("wait") and body.get(WAITS[operation.name].state) != WAITS[operation.name].good:
@@ -186,13 +186,6 @@ def show(operation: Operation, body: Any, *, as_json: bool, streamed: bool = Fal
         click.echo(tables.record(body))
     else:
         click.echo(tables.cell("", body))
-
-
-def _show_ids(body: Any) -> None:
-    found = picking.ids(body)
-    if not found:
-        raise client.Refused("there is none")
-    click.echo("\n".join(found))
 
 
 def show_record(body: Mapping[str, Any], *, as_json: bool) -> None:

@@ -28,6 +28,13 @@ def test_a_row_is_picked_by_what_its_fields_show(server):
     assert "node_1" not in run("nodes list --where name=b --json", server).stdout
 
 
+def test_another_field_is_printed_as_it_is(server):
+    server.says({"id": "x", "note": "a\nb\n", "in": {"side": 7}})
+    assert run("nodes get x --print note", server).stdout == "a\nb\n"
+    assert run("nodes get x --print in.side", server).stdout == "7\n"
+    assert run("nodes get x --print gone", server).exit_code == 1
+
+
 def test_rows_are_picked_from_all_pages(server):
     server.says(NODES | {"nextCursor": "c2"}).says({"items": [{"id": "node_3", "name": "b"}]})
     assert run("nodes list --where name=b --id", server).stdout == "node_2\nnode_3\n"
