@@ -15,7 +15,7 @@ _PLAIN = ("--no-owner", "--no-privileges")
 
 @click.group("database")
 def group() -> None:
-    """Back the database up, and restore it."""
+    """Back the database up, restore it, or reach it with PostgreSQL's own programs."""
 
 
 @group.command()
@@ -60,6 +60,25 @@ def restored(database_url: str | None, data_dir: Path | None) -> None:
     """Say that this database is a copy that goes on: its log gets a new name, and nobody's lease is valid."""
     with database.reached(database_url, data_dir) as dsn, _said():
         _begin(dsn)
+
+
+@group.command()
+@database.directory
+def url(data_dir: Path | None) -> None:
+    """Print the connection string of the embedded database that is served, for psql and the like."""
+    from adapters.postgres import embedded
+
+    with database.explained():
+        click.echo(embedded.served(data_dir))
+
+
+@group.command()
+def programs() -> None:
+    """Print the directory of psql, pg_dump and the others that come with the embedded PostgreSQL."""
+    from adapters.postgres import embedded_binaries
+
+    with database.explained():
+        click.echo(embedded_binaries.installed())
 
 
 def _begin(dsn: str) -> None:
