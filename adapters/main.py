@@ -1,12 +1,12 @@
 """The one composition root: which adapter stands behind which port (architecture.md §1)."""
 
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
-from litestar.types import ASGIApp
+from litestar.types import ASGIApp, ControllerRouterHandler
 from msgspec import Struct
 from prometheus_client import CollectorRegistry
 
@@ -16,9 +16,12 @@ from adapters.agent.ownership import Ownership
 from adapters.books import Library
 from adapters.calendars import Calendars
 from adapters.cel import CelSelectors
+from adapters.console import ask, console
+from adapters.console.cookie import Cookies
 from adapters.dispatch import Dispatcher
 from adapters.evidence import Evidence
 from adapters.housekeeping import Housekeeping, Job
+from adapters.http import routes
 from adapters.http.app import create_app
 from adapters.http.health import Health
 from adapters.http.limits import Limits
@@ -47,6 +50,7 @@ from commands.gatekeeper import MINUTE_MS
 from commands.ports import Images, Ports
 from domain import node
 from domain.event import Recorded
+from domain.operation import Operation
 from projections import table
 
 AUDIENCE = "better-compute"
@@ -214,7 +218,12 @@ class Plane:
             resolver=self.resolver,
             lifespan=[self.gateway.running, self.serving.running],
             begin=self.uploads.begin,
+            console=self._console,
         )
+
+    def _console(self, operations: Mapping[str, Operation], wiring: routes.Wiring) -> Sequence[ControllerRouterHandler]:
+        desk = ask.desk(operations, wiring.dispatch, self.authorizer, self.store.resolve)
+        return console.handlers(desk, Cookies(self.instance_key.cookies), wiring)
 
 
 def _evidence(plane: Plane, pool: Pool, key: Path) -> Evidence:

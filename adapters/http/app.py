@@ -21,6 +21,8 @@ from .limits import Limiter, Limits
 from .metrics import MEDIA_TYPE, Metrics
 from .threads import Workers
 
+Console = Callable[[Mapping[str, Operation], routes.Wiring], Sequence[ControllerRouterHandler]]
+
 RESOLVING = 4
 """Threads that answer what a thing is; each takes a millisecond."""
 
@@ -43,6 +45,7 @@ def create_app(
     waiting: int = 512,
     lifespan: Sequence[Callable[[Litestar], Any]] = (),
     begin: upload.Begin | None = None,
+    console: Console | None = None,
 ) -> ASGIApp:
     """Build the application.
 
@@ -52,7 +55,7 @@ def create_app(
     Its threads are its own: the others may all be waiting for a decision that asks it first. `begin` opens the way of
     a body of bytes; without it operations that take one are not there. `extra_routes` are
     Litestar handlers (sockets, streams, pages); what they raise becomes a problem document too, and their `name=`
-    labels their metrics.
+    labels their metrics. `console` makes its pages of the operations and what handlers work with.
     """
     metrics = Metrics(registry or CollectorRegistry())
     workers, probes, resolving = Workers(threads, waiting), Workers(2, 32), Workers(RESOLVING, waiting)
@@ -73,8 +76,7 @@ def create_app(
     asked = replace(wiring, workers=resolving, resolver=resolver) if resolver else wiring
     handlers = [*_operations(operations, wiring, asked), *health.handlers(health_check, probes)]
     handlers += [_metrics_page(metrics, probes), *pages.handlers(operations), *extra_routes]
-    if not _has_root(extra_routes):
-        handlers.append(pages.root())
+    handlers += console(operations, wiring) if console else [pages.root()]
     app = Litestar(
         [*_options(handlers), *handlers],
         openapi_config=None,
@@ -128,10 +130,6 @@ def _metrics_page(metrics: Metrics, workers: Workers) -> HTTPRouteHandler:
         return respond.Reply(200, await workers.run(metrics.text), [(b"content-type", MEDIA_TYPE)])
 
     return show
-
-
-def _has_root(extra: Iterable[ControllerRouterHandler]) -> bool:
-    return any("/" in getattr(handler, "paths", ()) or getattr(handler, "path", None) == "/" for handler in extra)
 
 
 def _on_refusal(request: Request[Any, Any, Any], refusal: errors.Refusal) -> Response[bytes]:

@@ -44,18 +44,26 @@ def request_of(shape: Shape, path: Mapping[str, str], query: bytes, body: bytes)
         if name in found:
             raise errors.Invalid(name, "this comes from the path; leave it out of the body")
         found[name] = _path_value(shape, name, path[placeholder])
-    made = _convert(shape, found)
+    made = _convert(shape, found, lax=shape.in_url)
     if shape.in_url or shape.cast:
         _check_numbers(shape, made)
     return made
 
 
-def _convert(shape: Shape, found: dict[str, Any], *, again: bool = True) -> Request:
+def request_of_text(shape: Shape, found: dict[str, Any]) -> Request:
+    """Of fields whose numbers may be spelt as text, as a form has them."""
+    _survey(found)
+    made = _convert(shape, found, lax=True)
+    _check_numbers(shape, made)
+    return made
+
+
+def _convert(shape: Shape, found: dict[str, Any], *, lax: bool, again: bool = True) -> Request:
     try:
-        return msgspec.convert(found, shape.request, strict=not shape.in_url)
+        return msgspec.convert(found, shape.request, strict=not lax)
     except msgspec.ValidationError as error:
         if again and str(error).partition(" - at ")[0].endswith("got `float`"):
-            return _convert(shape, _whole(found), again=False)
+            return _convert(shape, _whole(found), lax=lax, again=False)
         raise explain.invalid(str(error), shape.request, found, shape.rest) from None
 
 

@@ -52,10 +52,11 @@ _JS: Final = b"text/javascript; charset=utf-8"
 
 
 class Asset:
-    """Bytes that change with a release only: compressed once, revalidated by their hash."""
+    """Bytes that change with a release only: compressed once, and revalidated by their hash if nothing else is said."""
 
-    def __init__(self, media_type: bytes, content: bytes) -> None:
+    def __init__(self, media_type: bytes, content: bytes, cache_control: bytes = b"no-cache") -> None:
         self._media_type = media_type
+        self._cache_control = cache_control
         self._plain = content
         self._packed = gzip.compress(content, 6, mtime=0)
         self._etag = f'W/"{hashlib.blake2b(content, digest_size=12).hexdigest()}"'
@@ -63,7 +64,7 @@ class Asset:
     def reply(self, request: Request[Any, Any, Any]) -> Reply:
         headers = [
             (b"content-type", self._media_type),
-            (b"cache-control", b"no-cache"),
+            (b"cache-control", self._cache_control),
             (b"vary", b"accept-encoding"),
             (b"content-security-policy", _CSP),
             (b"etag", self._etag.encode()),

@@ -28,7 +28,8 @@ Identify = Callable[[str], Session | None]
 
 _DECORATORS: Final = {"GET": get, "POST": post, "PUT": put, "PATCH": patch, "DELETE": delete}
 _PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
-_BEARER: Final = re.compile(r"[Bb][Ee][Aa][Rr][Ee][Rr] +([A-Za-z0-9._~+/-]{1,4096}=*)")
+_TOKEN: Final = r"[A-Za-z0-9._~+/-]{1,4096}=*"
+_BEARER: Final = re.compile(rf"[Bb][Ee][Aa][Rr][Ee][Rr] +({_TOKEN})")
 _VERSION: Final = re.compile(r'"([0-9]{1,18})(?:\.[0-9a-f]{24})?"')
 _NAMES: Final = {"session": "token", "join-token": "join token", "resolver": "resolver key"}
 _ONCE: Final = (b"idempotency-key", b"if-match", b"if-none-match", b"authorization", b"content-type")
@@ -113,6 +114,11 @@ def bearer_of(headers: dict[bytes, str]) -> str | None:
     return match[1] if match else None
 
 
+def is_token(text: str) -> bool:
+    """Whether it can be the bearer at all (RFC 6750 §2.1)."""
+    return re.fullmatch(_TOKEN, text) is not None
+
+
 def if_match_of(headers: dict[bytes, str]) -> int | None:
     header = headers.get(b"if-match")
     if header is None or header.strip() == "*":
@@ -150,7 +156,7 @@ async def _call(operation: Operation, wiring: Wiring, scope: Scope, headers: dic
     session, counted = None, False
     if operation.credential == "session" and token is not None:
         identify = wiring.identify_reads if operation.in_url else wiring.identify
-        session, counted = await _identified(wiring, token, identify, address)
+        session, counted = await identified(wiring, token, identify, address)
     if session is not None:
         wiring.limiter.admit(session.tenant_id, session.identity_id, read=operation.in_url)
         scope["better_compute.caller"] = f"{session.tenant_id}/{session.identity_id}"  # type: ignore[typeddict-unknown-key]
@@ -168,7 +174,7 @@ async def _call(operation: Operation, wiring: Wiring, scope: Scope, headers: dic
     )
 
 
-async def _identified(wiring: Wiring, token: str, identify: Identify, address: str) -> tuple[Session | None, bool]:
+async def identified(wiring: Wiring, token: str, identify: Identify, address: str) -> tuple[Session | None, bool]:
     """Whose the token is, and whether the request was counted as a stranger's.
 
     Where asking costs somebody, what nobody has vouched for is counted first: a flood of tokens that nobody knows ends

@@ -9,7 +9,7 @@ where it ended (ecosystem.md §1.3, 8).
 import asyncio
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import msgspec
@@ -26,17 +26,34 @@ SLOTS: Final = Slots("event streams", most=64, of_one=16)
 SECONDS: Final = 60.0
 LOOK_SECONDS: Final = 0.1
 PING_SECONDS: Final = 15.0
+PING: Final = b": still here\n\n"
 _HEADERS: Final = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"x-accel-buffering", b"no"),
 ]
 
 
+def encode(entries: Iterable[Any]) -> bytes:
+    """The id is the log position: what a client sends back as `Last-Event-ID`."""
+    return b"".join(
+        b"id: %d\nevent: %s\ndata: %s\n\n" % (entry.position, entry.type.encode(), msgspec.json.encode(entry))
+        for entry in entries
+    )
+
+
 class Streaming:
     """One listener's stream, to a tenant that has a slot for it; else it is told to come back."""
 
-    def __init__(self, feed: Any, workers: Workers, tenant_id: str) -> None:
+    def __init__(
+        self,
+        feed: Any,
+        workers: Workers,
+        tenant_id: str,
+        spell: Callable[[Iterable[Any]], bytes] = encode,
+        ping: bytes = PING,
+    ) -> None:
         SLOTS.check(tenant_id)
+        self._spell, self._ping = spell, ping
         self._tenant_id = tenant_id
         self._feed = feed
         self._workers = workers
@@ -59,7 +76,7 @@ class Streaming:
         while not left.done():
             if self._feed.behind():
                 try:
-                    chunk = encode(await self._workers.run(self._feed.read))
+                    chunk = self._spell(await self._workers.run(self._feed.read))
                 except errors.Refusal as refusal:
                     _log.warning("an event stream ends early: %s", refusal)
                     return
@@ -67,20 +84,12 @@ class Streaming:
                     await _say(send, chunk)
                     spoke = now
             elif now - spoke > PING_SECONDS:
-                await _say(send, b": still here\n\n")
+                await _say(send, self._ping)
                 spoke = now
             else:
                 await asyncio.wait({left}, timeout=min(LOOK_SECONDS, SECONDS))
             if (now := time.monotonic()) - began >= SECONDS:
                 return
-
-
-def encode(entries: Iterable[Any]) -> bytes:
-    """The id is the log position: what a client sends back as `Last-Event-ID`."""
-    return b"".join(
-        b"id: %d\nevent: %s\ndata: %s\n\n" % (entry.position, entry.type.encode(), msgspec.json.encode(entry))
-        for entry in entries
-    )
 
 
 async def _say(send: Send, chunk: bytes) -> None:

@@ -25,6 +25,7 @@ class InstanceKey:
 
     def __init__(self, secret: bytes) -> None:
         self.sealing = self._derived(secret, b"user data")
+        self.cookies = self._derived(secret, b"console cookies")
         self._tokens = self._derived(secret, b"allocation tokens")
 
     @staticmethod

@@ -89,5 +89,5 @@ def test_the_front_door_leads_to_the_schema_until_there_is_a_console(http: Any) 
     async def console() -> str:
         return "console"
 
-    with fake_api.client(extra=[console]) as other:
+    with fake_api.client(console=lambda operations, wiring: [console]) as other:
         assert other.get("/").text == "console"

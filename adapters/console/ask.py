@@ -1,0 +1,129 @@
+"""What a page asks: operations of the API, as whoever looks at it, now or as it was known then."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from adapters.http import decode, routes
+from domain import errors
+from domain.access import Authorizer, Resource, Session
+from domain.operation import Call, Operation, Reading
+
+from . import forms
+
+_PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
+_POSITION: Final = re.compile(r"@?[0-9]{1,18}")
+
+Resolve = Callable[[str, str, str], Resource | None]
+"""Tenant, type and id to the thing as that tenant sees it."""
+
+
+class Desk(Struct, frozen=True):
+    """What all pages ask: the operations with their shapes, and who decides."""
+
+    operations: Mapping[str, Operation]
+    shapes: Mapping[str, decode.Shape]
+    dispatch: routes.Dispatch
+    authorizer: Authorizer
+    resolve: Resolve
+
+
+def desk(
+    operations: Mapping[str, Operation], dispatch: routes.Dispatch, authorizer: Authorizer, resolve: Resolve
+) -> Desk:
+    shapes = {name: decode.Shape(operation) for name, operation in operations.items()}
+    return Desk(operations, shapes, dispatch, authorizer, resolve)
+
+
+class Ask:
+    """One look at one page. Answers come as JSON has them: dicts with the API's own names.
+
+    `query` is what stands behind the page's path, `path` what its placeholders got; `position` is the latest log
+    position that an answer showed.
+    """
+
+    def __init__(
+        self, desk: Desk, session: Session, request_id: str, query: Mapping[str, str], path: Mapping[str, str]
+    ) -> None:
+        self._desk = desk
+        self._request_id = request_id
+        self._may: dict[tuple[str, str, str], bool] = {}
+        self.session = session
+        self.query = query
+        self.path = path
+        self.as_of = as_of(query.get("asOf", ""))
+        self.wait_for = int(text) if (text := query.get("waitFor", "")).isdecimal() and len(text) < 16 else None
+        self.position = 0
+
+    def __call__(self, name: str, /, **fields: Any) -> Any:
+        """The answer's body. Fields that are None or "" are left out; raises the refusals of the operation."""
+        operation = self._desk.operations[name]
+        found = {field: value for field, value in fields.items() if value not in (None, "")}
+        known = self._desk.shapes[name].types
+        if self.as_of is not None:
+            if "asOf" not in known:
+                raise errors.Invalid("asOf", f"{name} is not in the log; it can be seen as it is now only")
+            found.setdefault("asOf", self.as_of)
+        elif self.wait_for is not None and issubclass(operation.request, Reading):
+            found.setdefault("waitFor", self.wait_for)
+        request = decode.request_of_text(self._desk.shapes[name], found)
+        answer = self._desk.dispatch(operation, request, Call(session=self.session, request_id=self._request_id))
+        self.position = max(self.position, answer.position or 0)
+        return msgspec.json.decode(msgspec.json.encode(answer.body))
+
+    def if_may(self, name: str, /, **fields: Any) -> Any:
+        """As a call, or None where it is not the caller's to ask, or the past does not tell it; nothing is recorded."""
+        if self.as_of is not None and not self.has_past(name):
+            return None
+        return self(name, **fields) if self.may(name, **fields) else None
+
+    def has_past(self, name: str) -> bool:
+        return "asOf" in self._desk.shapes[name].types
+
+    def widest(self, name: str) -> str:
+        """The scope in which the caller sees most: the fleet's for the platform."""
+        return "fleet" if self.may(name, scope="fleet") else "tenant"
+
+    def may(self, name: str, /, **fields: Any) -> bool:
+        """Whether it would be decided in the caller's favour, on what the fields name. It decides nothing itself.
+
+        Of a thing that no field names, it is whether there may be any such thing.
+        """
+        operation = self._desk.operations[name]
+        verdicts = (self._allowed(operation, template, fields) for template in operation.on)
+        return any(verdicts) if operation.decided_inside else all(verdicts)
+
+    def offered(self, *names: str, **fields: Any) -> set[str]:
+        """Those of the operations that may be offered on a page: none of them on one that shows the past."""
+        return set() if self.as_of is not None else {name for name in names if self.may(name, **fields)}
+
+    def _allowed(self, operation: Operation, template: str, fields: Mapping[str, Any]) -> bool:
+        type_, _, named = template.partition("/")
+        id_ = _PLACEHOLDER.sub(lambda match: self._filled(match[1], fields), named)
+        if type_ == "compute-tenant" and fields.get("scope") == "fleet":
+            type_, id_ = "compute-fleet", "global"
+        asked = (operation.action, type_, id_)
+        if asked not in self._may:
+            self._may[asked] = self._verdict(*asked)
+        return self._may[asked]
+
+    def _filled(self, field: str, fields: Mapping[str, Any]) -> str:
+        return self.session.tenant_id if field == "acting" else str(fields.get(field) or "")
+
+    def _verdict(self, action: str, type_: str, id_: str) -> bool:
+        authorizer = self._desk.authorizer
+        if not id_:
+            return authorizer.plan(self.session, action, type_).kind != "never"
+        thing = self._desk.resolve(self.session.tenant_id, type_, id_)
+        return thing is not None and authorizer.allowed(self.session, action, [thing])[0]
+
+
+def as_of(text: str) -> str | None:
+    """`@position`, epoch milliseconds, or a date and time in UTC, as the API takes it; None of an empty one."""
+    text = text.strip()
+    if not text:
+        return None
+    return text if _POSITION.fullmatch(text) else str(forms.instant(text))

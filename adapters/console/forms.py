@@ -1,0 +1,87 @@
+"""What a form says, as the JSON that the API takes: `devices[0].count=8`, `durationSeconds=8h`, dates as instants."""
+
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from domain import errors
+
+MOST_ENTRIES: Final = 64
+"""Of one list in a form."""
+
+_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9]*((\.[A-Za-z][A-Za-z0-9]*)|(\[[0-9]{1,2}\])|(\{\})|(\[\]))*")
+_STEP: Final = re.compile(r"[A-Za-z][A-Za-z0-9]*|\[[0-9]+\]")
+_INSTANT: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,3})?)?")
+_SPAN: Final = re.compile(r"(\d+(?:\.\d+)?) *([smhd])")
+_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+def document(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    """Of names that begin with a letter; what was left empty is left out.
+
+    `x[]` is a list in one field, by commas; `x{}` a map, a line `key=value` for each member. Raises Malformed.
+    """
+    found: dict[Any, Any] = {}
+    for name, value in pairs:
+        if name.startswith("_") or not value.strip():
+            continue
+        if not _NAME.fullmatch(name):
+            raise errors.Malformed(f"{name[:80]!r} is no field of a form")
+        _put(found, name, value)
+    made = _lists(found)
+    assert isinstance(made, dict)
+    return made
+
+
+def _put(found: dict[Any, Any], name: str, value: str) -> None:
+    bare = name.removesuffix("[]").removesuffix("{}")
+    steps = [int(step[1:-1]) if step[0] == "[" else step for step in _STEP.findall(bare)]
+    here = found
+    for step in steps[:-1]:
+        below = here.setdefault(step, {})
+        if not isinstance(below, dict):
+            raise errors.Malformed(f"{name!r} is below a field that has a value")
+        here = below
+    if steps[-1] in here:
+        raise errors.Malformed(f"the field {name!r} came twice")
+    here[steps[-1]] = _value(name, str(steps[-1]), value)
+
+
+def _value(name: str, last: str, value: str) -> Any:
+    if name.endswith("[]"):
+        return [part.strip() for part in value.replace("\n", ",").split(",") if part.strip()]
+    if name.endswith("{}"):
+        return dict(_member(name, line) for line in value.splitlines() if line.strip())
+    if _INSTANT.fullmatch(value.strip()):
+        return instant(value.strip())
+    if last.endswith("Seconds") and (match := _SPAN.fullmatch(value.strip())):
+        return int(float(match[1]) * _SECONDS[match[2]])
+    return value
+
+
+def _member(name: str, line: str) -> tuple[str, str]:
+    key, sign, value = line.partition("=")
+    if not sign:
+        raise errors.Invalid(name.removesuffix("{}"), f"{line.strip()[:80]!r} is no key=value")
+    return key.strip(), value.strip()
+
+
+def instant(text: str) -> int:
+    """Epoch milliseconds of a date and time without a zone: UTC, as every page shows them."""
+    try:
+        return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1000)
+    except ValueError:
+        raise errors.Invalid("instant", f"{text!r} is no date and time") from None
+
+
+def _lists(value: Any) -> Any:
+    """Members numbered from anywhere become a list in their order: a row that was taken out of a form leaves a hole."""
+    if not isinstance(value, dict):
+        return value
+    made = {key: _lists(member) for key, member in value.items()}
+    if made and all(isinstance(key, int) for key in made):
+        return [made[key] for key in sorted(made)][:MOST_ENTRIES]
+    if any(isinstance(key, int) for key in made):
+        raise errors.Malformed("a field of the form is a list and an object at once")
+    return made

@@ -1,0 +1,86 @@
+"""What every page shows around its own: who looks, where they can go, and whether it is the past."""
+
+import time
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from . import render, static_files, table
+from .ask import Ask
+from .page import Page
+from .visit import Visit
+
+NAVIGATION_S: Final = 60.0
+MOST_CALLERS: Final = 1000
+
+
+class Navigation:
+    """Which pages a caller is offered; kept for a minute, since pages decide for themselves when they are asked."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[float, tuple[Page, ...]]] = {}
+
+    def of(self, ask: Ask) -> tuple[Page, ...]:
+        session, now = ask.session, time.monotonic()
+        key = f"{session.tenant_id}/{session.identity_id}/{session.session_id}"
+        until, pages = self._known.get(key, (0.0, ()))
+        if until < now:
+            if len(self._known) >= MOST_CALLERS:
+                self._known.clear()
+            pages = tuple(page for page in table.PAGES if page.nav and page.needs and ask.may(page.needs))
+            self._known[key] = now + NAVIGATION_S, pages
+        return pages
+
+
+def bare(visit: Visit, here: str, title: str) -> dict[str, Any]:
+    """Around a page of nobody who is signed in."""
+    return {
+        "asset": static_files.address,
+        "title": title,
+        "here": here,
+        "me": None,
+        "nav": (),
+        "page": None,
+        "as_of": None,
+        "live": "",
+        "position": 0,
+        "now": int(time.time() * 1000),
+        "form": "",
+        "plain": not visit.secure and visit.address not in ("127.0.0.1", "::1", ""),
+    }
+
+
+def around(page: Page, ask: Ask, visit: Visit, here: str, navigation: Navigation) -> dict[str, Any]:
+    """`here` is the page's path; `as_of` the past that it shows, as the API spells it, with an instant where known."""
+    assert visit.ticket is not None
+    session = ask.session
+    return {
+        **bare(visit, here, page.title),
+        "me": {
+            "tenant": session.tenant_id,
+            "identity": session.identity_id,
+            "agent": session.agent_id,
+            "platform": session.root_tenant,
+        },
+        "nav": navigation.of(ask),
+        "page": page,
+        "query": dict(ask.query),
+        "as_of": past(ask.as_of),
+        "live": "" if ask.as_of is not None else " ".join(page.live) or "*",
+        "position": ask.position,
+        "form": visit.ticket.form,
+        "address": address,
+    }
+
+
+def past(as_of: str | None) -> dict[str, Any] | None:
+    if as_of is None:
+        return None
+    at = None if as_of.startswith("@") else int(as_of)
+    return {"value": as_of, "at": at, "iso": "" if at is None else render.iso(at)}
+
+
+def address(here: str, query: dict[str, str], **changed: str | None) -> str:
+    """The page's own address with other parameters; None takes one out."""
+    kept = {name: value for name, value in (query | changed).items() if value}
+    kept.pop("waitFor", None)
+    return f"{here}?{urlencode(kept)}" if kept else here
