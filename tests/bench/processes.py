@@ -22,7 +22,8 @@ from tests.bench.creating import CLIENTS, DAY_MS, PERCENTILES, Bench
 from tests.bench.plane import Plane, serving
 
 MOST: Final = 3
-CREATE, PREVIEW = "created and placed", "previewed"
+ONE_POOL, OWN_POOL, PREVIEW = "placed in one pool", "placed in a pool a process", "previewed"
+PATH: Final = {PREVIEW: "/v1/reservations/preview"}
 
 
 @contextmanager
@@ -60,7 +61,7 @@ class Cells:
     def report(self, seconds: float) -> str:
         rows = []
         for (name, count), runs in sorted(self.runs.items()):
-            said = "placed" if name == CREATE else "HTTP 200"
+            said = "HTTP 200" if name == PREVIEW else "placed"
             rows += [(f"{name} a second, {count} processes", figures.spread([run.rate(said) for run in runs]))]
             single = [run.rate(said) for run in self.runs[name, 1]]
             rows += [("  to one process", figures.ratio([run.rate(said) for run in runs], single))]
@@ -80,7 +81,7 @@ def spent(at: Sequence[Plane], data: Path) -> dict[str, float]:
     return {"serve": sum(one["serve"] for one in found), "postgres": found[0]["postgres"]}
 
 
-def jobs(at: Sequence[Plane], bench: Bench, ahead_ms: int, path: str) -> list[dict[str, Any]]:
+def jobs(at: Sequence[Plane], bench: Bench, pools: Sequence[str], ahead_ms: int, name: str) -> list[dict[str, Any]]:
     """Each client keeps to one process, in turns."""
     body, crowd = bench.body(ahead_ms), bench.cast.crowd
     return [
@@ -88,8 +89,8 @@ def jobs(at: Sequence[Plane], bench: Bench, ahead_ms: int, path: str) -> list[di
             "kind": "http",
             "host": at[n % len(at)].host,
             "port": at[n % len(at)].port,
-            "path": path,
-            "body": body,
+            "path": PATH.get(name, "/v1/reservations"),
+            "body": body | {"poolId": pools[n % len(at) if name == OWN_POOL else 0]},
             "tokens": crowd[n],
         }
         for n in range(CLIENTS)
@@ -109,15 +110,18 @@ def main() -> None:
         with planes(place, dsn, 1) as first:
             print(machine(dsn), flush=True)
             bench = Bench(first[0], dsn, cast, options.nodes, options.seconds)
-        for number in range(options.rounds * MOST):
-            with planes(place, dsn, 1 + number % MOST) as at:
+            more = [fleet.build(first[0], dsn, cast, options.nodes, f"p{n}", n * options.nodes) for n in range(1, MOST)]
+            pools = [bench.pool_id, *more]
+        for count in range(1, MOST + 1):
+            with planes(place, dsn, count) as at:
                 bench.plane = at[0]
-                bench.settle()
-                for name, path in ((CREATE, "/v1/reservations"), (PREVIEW, "/v1/reservations/preview")):
-                    given = jobs(at, bench, (10 + number) * DAY_MS, path)
-                    cells.take(name, at, place / "data", partial(crew.run, clients, given, options.seconds))
-                    bench.settle()
-    print(cells.report(options.seconds), flush=True)
+                for number in range(options.rounds):
+                    for turn, name in enumerate((ONE_POOL, OWN_POOL, PREVIEW)):
+                        bench.settle()
+                        day = 10 + 3 * (MOST * number + count) + turn
+                        given = jobs(at, bench, pools, day * DAY_MS, name)
+                        cells.take(name, at, place / "data", partial(crew.run, clients, given, options.seconds))
+            print(cells.report(options.seconds), flush=True)
     print(f"{options.rounds} rounds of {options.seconds:g} s a cell; load {os.getloadavg()[0]:.1f} at the end")
 
 
