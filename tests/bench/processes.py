@@ -43,6 +43,12 @@ def planes(place: Path, dsn: str, count: int) -> Iterator[list[Plane]]:
         yield [stack.enter_context(serving(place / f"serve-{n}", *more)) for n in range(count)]
 
 
+def fleets(at: Sequence[Plane], dsn: str, cast: fleet.Cast, nodes: int) -> list[str]:
+    """A pool for each process, made while they run: nodes without agents that were there at a start are soon missed."""
+    first = [1 + (MOST * len(at) + n) * nodes for n in range(len(at))]
+    return [fleet.build(at[0], dsn, cast, nodes, f"p{number}", number) for number in first]
+
+
 class Cells:
     """What every round measured, by what was asked and how many processes were asked."""
 
@@ -109,12 +115,11 @@ def main() -> None:
         cast = fleet.write_access(place / "access.toml", CLIENTS)
         with planes(place, dsn, 1) as first:
             print(machine(dsn), flush=True)
-            bench = Bench(first[0], dsn, cast, options.nodes, options.seconds)
-            more = [fleet.build(first[0], dsn, cast, options.nodes, f"p{n}", n * options.nodes) for n in range(1, MOST)]
-            pools = [bench.pool_id, *more]
+            bench = Bench(first[0], dsn, cast, 1, options.seconds)
         for count in range(1, MOST + 1):
             with planes(place, dsn, count) as at:
                 bench.plane = at[0]
+                pools = fleets(at, dsn, cast, options.nodes)
                 for number in range(options.rounds):
                     for turn, name in enumerate((ONE_POOL, OWN_POOL, PREVIEW)):
                         bench.settle()
