@@ -160,6 +160,7 @@ def _run(settings: Settings, home: Path, dsn: str, better: Any) -> None:
     from adapters.audit_key import KeyFileError
     from adapters.iam.access_file import AccessFileError
     from adapters.postgres.migrate import MigrationError
+    from adapters.postgres.pool import NotKept
 
     sys.setswitchinterval(SWITCH_S)
     gc.set_threshold(*COLLECT)
@@ -194,7 +195,7 @@ def _run(settings: Settings, home: Path, dsn: str, better: Any) -> None:
                 after.stop()
     except psycopg.OperationalError as problem:
         raise click.ClickException(f"the database cannot be reached: {str(problem).strip()}") from problem
-    except (AccessFileError, KeyFileError, MigrationError, MapperDeserialisationError) as problem:
+    except (AccessFileError, KeyFileError, MigrationError, NotKept, MapperDeserialisationError) as problem:
         raise click.ClickException(str(problem)) from problem
 
 
