@@ -330,8 +330,7 @@ def _greet(url: str, tokens: dict[str, str], *, demo: bool) -> None:
             f"  export BETTER_COMPUTE_SERVER={url} BETTER_COMPUTE_TOKEN={tokens['acme']}",
             "  .venv/bin/better-compute capacity list",
             "  .venv/bin/better-compute reservations create --devices gpu=8 --duration-seconds 3600 --wait \\",
-            "      --pool-id $(.venv/bin/better-compute pools list --json | "
-            """python3 -c 'import json,sys; print(json.load(sys.stdin)["items"][0]["id"])')""",
+            "      --pool-id $(.venv/bin/better-compute pools list --where name=h100 --id)",
             "  .venv/bin/better-compute reservations list",
         ]
     click.echo("\n".join(lines))
