@@ -44,6 +44,8 @@ from queries import (
     iam,
     instance_console,
     node_history,
+    nodes_count,
+    nodes_map,
     preview,
     usage,
 )
@@ -90,6 +92,8 @@ OPERATIONS: Final[dict[str, operation.Operation]] = operation.table(
     node_service.OPERATIONS,
     node_provision.OPERATIONS,
     node_queries.OPERATIONS,
+    nodes_map.OPERATIONS,
+    nodes_count.OPERATIONS,
     node_history.OPERATIONS,
     node_commands.OPERATIONS,
     node_command_ends.OPERATIONS,
