@@ -17,6 +17,10 @@ CREATE TABLE nodes (
     provision_state text NOT NULL,
     connectivity text NOT NULL,
     schedulable boolean NOT NULL,
+    rack text,
+    drain text,
+    reasons jsonb NOT NULL,
+    conditions jsonb NOT NULL,
     name text NOT NULL,
     gateway text NOT NULL,
     session bigint NOT NULL,
@@ -36,6 +40,10 @@ CREATE INDEX nodes_by_gateway ON nodes (gateway) WHERE connectivity = 'connected
 """
 
 
+RACK = "rack"
+"""The label that says where in its site a node stands."""
+
+
 def facets(state: node.State) -> tuple[Any, ...]:
     return (
         state.owner_tenant_id,
@@ -45,7 +53,22 @@ def facets(state: node.State) -> tuple[Any, ...]:
         state.provision_state,
         state.connectivity,
         not state.reasons,
+        state.labels.get(RACK),
+        _drain(state),
+        _since(state.reasons),
+        _since({condition.type: condition.since for condition in state.conditions}),
     )
+
+
+def _drain(state: node.State) -> str | None:
+    if state.drain is None:
+        return None
+    return "draining" if state.drain.drained_at is None else "drained"
+
+
+def _since(instants: dict[str, int]) -> str:
+    """Names with since when, always in one order: what is equal is written alike."""
+    return encode(dict(sorted(instants.items()))).decode()
 
 
 def due_at(state: node.State) -> int | None:
@@ -83,6 +106,10 @@ MODEL = Documents(
         "provision_state text",
         "connectivity text",
         "schedulable boolean",
+        "rack text",
+        "drain text",
+        "reasons jsonb",
+        "conditions jsonb",
     ),
     columns=(
         "name text",

@@ -1,8 +1,8 @@
 """Nodes: list, get with its unschedulable reasons, inventory, spec, devices (domain.md §3)."""
 
-from typing import Any, LiteralString
+from typing import Annotated, Any, Literal, LiteralString
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from domain import device, errors, inventory_diff, node, node_spec, node_view, provision
 from domain import inventory as document
@@ -11,13 +11,21 @@ from domain.operation import Answer, AsOf, Known, KnownListing, Operation, Page
 from queries import past
 from queries.reading import Reader, filters, one
 
+Rack = Annotated[str, Meta(max_length=255, description="the value of the label `rack`")]
+Reason = Annotated[str, Meta(max_length=64, description="those on which nothing is placed for this reason")]
+Condition = Annotated[str, Meta(max_length=64, description="those of which this was observed")]
+
 
 class List(KnownListing, frozen=True, kw_only=True):
     pool_id: str | None = None
     site_id: str | None = None
+    rack: Rack | None = None
     provision_state: provision.Provision | None = None
     connectivity: node.Connectivity | None = None
     schedulable: bool | None = None
+    drain: Literal["draining", "drained"] | None = None
+    reason: Reason | None = None
+    condition: Condition | None = None
 
 
 class Get(Known, frozen=True, kw_only=True):
@@ -64,17 +72,17 @@ class Devices(Struct, frozen=True, kw_only=True, rename="camel"):
     items: tuple[device.Device, ...]
 
 
-ROWS = past.rows(
-    "nodes",
-    mine="(%(tenant)s::text IS NULL OR tenant_id = %(tenant)s)",
-    wanted="""
+MINE: LiteralString = "(%(tenant)s::text IS NULL OR tenant_id = %(tenant)s)"
+WANTED: LiteralString = """
     (%(pool_id)s::text IS NULL OR pool_id = %(pool_id)s) AND (%(site_id)s::text IS NULL OR site_id = %(site_id)s)
     AND (%(provision_state)s::text IS NULL OR provision_state = %(provision_state)s)
     AND (%(connectivity)s::text IS NULL OR connectivity = %(connectivity)s)
     AND (%(schedulable)s::boolean IS NULL OR schedulable = %(schedulable)s)
-    """,
-)
-
+    AND (%(rack)s::text IS NULL OR rack = %(rack)s) AND (%(drain)s::text IS NULL OR drain = %(drain)s)
+    AND (%(reason)s::text IS NULL OR reasons ? %(reason)s::text)
+    AND (%(condition)s::text IS NULL OR conditions ? %(condition)s::text)
+"""
+ROWS = past.rows("nodes", mine=MINE, wanted=WANTED)
 
 _SEEN: LiteralString = "SELECT inventory_at FROM node_sightings WHERE node_id = %s"
 

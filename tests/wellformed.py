@@ -158,6 +158,8 @@ REQUESTS: dict[str, tuple[str, Any]] = {
     "nodes.rescue": ("/v1/nodes/{spare_node}/rescue", {}),
     "nodes.retire": ("/v1/nodes/{last_node}/retire", {"force": True}),
     "nodes.list": ("/v1/nodes", {}),
+    "nodes.map": ("/v1/nodes/map", {}),
+    "nodes.count": ("/v1/nodes/count", {}),
     "nodes.get": ("/v1/nodes/{node}", {}),
     "nodes.inventory": ("/v1/nodes/{node}/inventory", {}),
     "nodes.history": ("/v1/nodes/{node}/history", {}),

@@ -32,7 +32,7 @@ NO_PAST = {
 }
 """Queries that have no asOf, and why."""
 SORTED: dict[str, Any] = {"bookings.list": lambda row: f"{row['deviceId']}|{row['allocationId']}"}
-LEFT_AS_THEY_ARE = ("nodes.devices", "capacity.list", "capacity.timeline", "usage.list")
+LEFT_AS_THEY_ARE = ("nodes.devices", "nodes.count", "capacity.list", "capacity.timeline", "usage.list")
 MOVING = ("capacity.list", "capacity.timeline", "usage.list", "quotas.get")
 OF_THE_MOMENT = {"at", "peakAt", "until", "deviceHours", "gpuHours"}
 """Of the present these go on with the clock, of the past they stand where the clock was."""
