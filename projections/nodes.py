@@ -11,6 +11,9 @@ TABLES = f"""
 CREATE TABLE nodes (
     id text PRIMARY KEY,
     tenant_id text NOT NULL,
+    words text NOT NULL,
+    gpu_model text,
+    power text NOT NULL,
     site_id text NOT NULL,
     pool_id text,
     role text NOT NULL,
@@ -47,6 +50,9 @@ RACK = "rack"
 def facets(state: node.State) -> tuple[Any, ...]:
     return (
         state.owner_tenant_id,
+        _words(state),
+        state.gpu_model,
+        state.power,
         state.site_id,
         state.pool_id,
         state.role,
@@ -58,6 +64,11 @@ def facets(state: node.State) -> tuple[Any, ...]:
         _since(state.reasons),
         _since({condition.type: condition.since for condition in state.conditions}),
     )
+
+
+def _words(state: node.State) -> str:
+    """What a text is looked for in: the name, and what its labels say."""
+    return "\n".join([state.name, *(value for _, value in sorted(state.labels.items()))]).lower()
 
 
 def _drain(state: node.State) -> str | None:
@@ -100,6 +111,9 @@ MODEL = Documents(
     node.State,
     facets=(
         "tenant_id text",
+        "words text",
+        "gpu_model text",
+        "power text",
         "site_id text",
         "pool_id text",
         "role text",

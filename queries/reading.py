@@ -126,12 +126,13 @@ def listed(
     wanted: Mapping[str, Any],
     of: Through | None = None,
     show: Callable[[Row], Row] = lambda row: row,
+    mark: str = "",
 ) -> Answer:
-    """One page of the rows that `sql` selects, in the order of place and id."""
+    """One page of the rows that `sql` selects, in the order of place and id; `mark` tells cursors of other orders."""
     sees = sight_of(read, request, of)
     fetch = partial(_read, read, request, sees.over(sql), {**wanted, **sees.params})
-    rows, place = page_of(read, request, after(request), fetch, sees)
-    return page(request, [show(row) for row in rows], place, read.position)
+    rows, place = page_of(read, request, after(request, mark), fetch, sees)
+    return page(request, [show(row) for row in rows], place, read.position, mark)
 
 
 def sight_of(read: Reader, request: Paged, of: Through | None) -> Sight:

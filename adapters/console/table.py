@@ -15,6 +15,7 @@ from .pages import (
     quotas,
     reservations,
     reserve,
+    sites,
     usage,
 )
 
@@ -25,6 +26,7 @@ PAGES: Final[tuple[Page, ...]] = (
     *reservations.PAGES,
     *instances.PAGES,
     *nodes.PAGES,
+    *sites.PAGES,
     *pools.PAGES,
     *offerings.PAGES,
     *projects.PAGES,
