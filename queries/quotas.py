@@ -1,10 +1,11 @@
 """What a tenant or a project may hold, holds now, and will hold at most (domain.md §2)."""
 
+from collections.abc import Mapping
 from typing import Annotated, Final, LiteralString
 
 from msgspec import Meta, Struct
 
-from domain import errors, ids, quota
+from domain import errors, ids, offering, quota
 from domain.operation import Answer, Known, Operation
 from projections import quotas_past
 from queries.past import over
@@ -65,16 +66,23 @@ def get(query: Get, read: Reader) -> Answer:
     may_read(query.kind, query.id, read)
     loaded = known(read, quota.stream(query.kind, query.id))
     state: quota.State = loaded.state
-    params = {"scope": quota.scope(query.kind, query.id), "now": read.now, "_as_of": read.as_of}
-    sql = _USE if read.as_of is None else _USED
-    used = {row[0]: row[1:] for row in read.connection.execute(sql, params).fetchall()}
-    resources = tuple(
-        _use(resource, state.limits.get(resource), used.get(resource, (0, 0, None)))
-        for resource in sorted({*state.limits, *used})
-    )
+    resources = uses(read, quota.scope(query.kind, query.id), state.limits)
     set_at = state.set_at if loaded.version else None
     body = View(kind=query.kind, id=query.id, set_at=set_at, at=read.now, resources=resources)
     return Answer(body=body, position=read.position, version=loaded.version, of_the_moment=True)
+
+
+def uses(
+    read: Reader, scope: str, limits: Mapping[offering.Resource, int], unnamed: int | None = None
+) -> tuple[Use, ...]:
+    """Of each resource that is limited or claimed; `unnamed` is the limit of one that the limits do not name."""
+    params = {"scope": scope, "now": read.now, "_as_of": read.as_of}
+    sql = _USE if read.as_of is None else _USED
+    used = {row[0]: row[1:] for row in read.connection.execute(sql, params).fetchall()}
+    return tuple(
+        _use(resource, limits.get(resource, unnamed), used.get(resource, (0, 0, None)))
+        for resource in sorted({*limits, *used})
+    )
 
 
 def _use(resource: str, limit: int | None, used: tuple[int, int, int | None]) -> Use:
