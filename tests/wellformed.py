@@ -112,6 +112,7 @@ REQUESTS: dict[str, tuple[str, Any]] = {
     "instances.resize": ("/v1/instances/{instance}/resize", {"flavorId": "{flavor}"}),
     "instances.delete": ("/v1/instances/{spare_instance}/delete", {}),
     "quotas.set": ("/v1/quotas/tenant/{tenant}", {"limits": {"gpu": 100, "vcpu": 1000}}),
+    "quotas.list": ("/v1/quotas", {}),
     "quotas.get": ("/v1/quotas/tenant/{tenant}", {}),
     "budgets.set": ("/v1/budgets/tenant/{tenant}", {"gpuHours": 1000.5, "from": 0, "until": 4_102_444_800_000}),
     "budgets.get": ("/v1/budgets/tenant/{tenant}", {}),

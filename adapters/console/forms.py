@@ -24,7 +24,8 @@ def document(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
     """Of names that begin with a letter; what was left empty is left out.
 
     `x[]` is a list in one field, by commas; `x{}` a map, a line `key=value` for each member, `x{a.b}` one member of it.
-    `x:base64` is text that goes as base64; `x:null` and `x:empty` are null and {}, whatever they hold. Raises Malformed.
+    `x:base64` is text that goes as base64; `x:null` and `x:empty` are null and {}, whatever they hold.
+    Raises Malformed.
     """
     found: dict[Any, Any] = {}
     for name, value in pairs:

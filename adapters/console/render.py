@@ -16,6 +16,8 @@ PAGES: Final = {
     "pool": "/pools/",
     "prj": "/projects/",
     "poff": "/offerings/",
+    "flv": "/flavors/",
+    "img": "/images/",
 }
 """The page of a thing, by its id's prefix; what has none has its story in the audit."""
 
@@ -32,6 +34,8 @@ def environment() -> Environment:
     made.filters.update(
         instant=instant, span=span, amount=amount, thing=thing, short=short, words=words, iso=iso, attribute=attribute
     )
+    made.filters["spelt"] = lambda name: (name, words(name))
+    made.filters["same"] = lambda name: (name, name)
     return made
 
 
