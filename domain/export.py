@@ -1,4 +1,4 @@
-"""An export of the audit log, version 1: what its lines are (decision 22, docs/audit.md).
+"""An export of the audit log, version 1: what its lines are (decision 22, docs/how-to/audit.md).
 
 JSON Lines, each in its one canonical form. A `header` comes first, an `end` last. A tenant's export has two lines an
 event: the audit event as Better IAM writes its own, and what proves it. The fleet's has one line a leaf of the tree.

@@ -1,10 +1,10 @@
 """One declaration per operation: routes, OpenAPI, CLI, IAM actions and the reference page come from it (api.md §1)."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final, Generic, Literal, TypeVar
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 from domain import errors
 from domain.access import Session
@@ -120,7 +120,8 @@ class Operation(Struct, frozen=True, kw_only=True):
     `compute-fleet/global`; placeholders are the request's fields, `{acting}` the caller's tenant. With
     `decided_inside` the handler decides: on the one of them that the request is about, or on its own draft.
     `handle` takes the request and the unit of work (commands) or the reader (queries); `columns` are the fields
-    that a table for people shows. `view` renders a command's stream (id, state, version) as the response.
+    that a table for people shows, each as a path or as `heading=path`; `example` is what an example shows beside
+    the required fields, or in place of them. `view` renders a command's stream (id, state, version) as the response.
     A `streaming` query answers a feed of responses, sent as server-sent events, or pieces of JSON Lines. One that
     `looks` is a query by POST: what it asks is too much for a URL. It sees what the log had when it was asked, and
     records nothing. One that `proves` is given the log's evidence, which never changes, and no snapshot.
@@ -144,6 +145,7 @@ class Operation(Struct, frozen=True, kw_only=True):
     refusals: tuple[type[errors.Refusal], ...] = ()
     key: Key = "none"
     columns: tuple[str, ...] = ()
+    example: Mapping[str, Any] = field(default_factory=dict)
     credential: Credential = "session"
     decided_inside: bool = False
     streaming: Literal["events", "lines"] | None = None

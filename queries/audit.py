@@ -29,10 +29,9 @@ class Stream(KnownListing, frozen=True, kw_only=True):
 
 
 class Entry(Struct, frozen=True, kw_only=True, rename="camel"):
-    """One event of a thing's `stream` as the log holds it; `recordedAt` is the database's clock in epoch ms."""
+    """One event as the log holds it; `recordedAt` is the database's clock in epoch ms."""
 
     position: int
-    stream: str
     version: int
     type: str
     recorded_at: int
@@ -138,7 +137,6 @@ def entry(recorded: Recorded, reader: Reader | None, known: Mapping[str, Decisio
     theirs = acting is not None and tenant is not None and tenant != acting
     return Entry(
         position=recorded.position,
-        stream=recorded.stream,
         version=recorded.version,
         type=data.pop("type"),
         recorded_at=recorded.recorded_at,

@@ -226,7 +226,7 @@ OPERATIONS = (
         handle=events,
         summary="Who did what, and who was refused: the audit log of your tenant",
         refusals=(errors.AccessDenied, errors.ProjectionBehind),
-        columns=("timestamp", "actorId", "action", "resourceId", "outcome", "metadata.position"),
+        columns=("timestamp", "actorId", "action", "resourceId", "outcome", "position=metadata.position"),
         of_log=True,
     ),
 )

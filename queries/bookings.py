@@ -79,6 +79,6 @@ OPERATIONS = (
         handle=list_,
         summary="List bookings of your pools and of your tenant",
         refusals=(errors.AccessDenied, errors.ProjectionBehind, errors.HistoryPruned),
-        columns=("deviceId", "from", "until", "reservationId", "tenantId", "bound"),
+        columns=("deviceId", "from", "until", "reservationId", "tenantId", "bound", "nodeId"),
     ),
 )

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from typing import Annotated, Final, Literal
 
-from msgspec import Meta
+from msgspec import Meta, structs
 
 from domain import access, catalog, errors
 from domain.event import Recorded
@@ -21,6 +21,12 @@ class Stream(Request, frozen=True, kw_only=True):
 
     after: Annotated[int, Meta(ge=0, le=2**53)] | None = None
     scope: Annotated[Literal["tenant", "fleet"], Meta(description="fleet: every tenant's, for the platform")] = "tenant"
+
+
+class Told(audit.Entry, frozen=True, kw_only=True):
+    """An event, and the id of the thing that it happened to."""
+
+    stream: str
 
 
 class Feed:
@@ -41,12 +47,12 @@ class Feed:
     def behind(self) -> bool:
         return self._position < self._visible()
 
-    def read(self) -> list[audit.Entry]:
+    def read(self) -> list[Told]:
         """The next events that the listener may see; none does not mean that there are no others further on."""
         upto = self._visible()
         found = self._log(self._position, upto, AT_ONCE)
         self._position = found[-1].position if len(found) == AT_ONCE else upto
-        return [audit.entry(recorded, self._reader) for recorded in self._shown(found)]
+        return [_told(recorded, self._reader) for recorded in self._shown(found)]
 
 
 def stream(query: Stream, read: Reader) -> Answer:
@@ -56,7 +62,20 @@ def stream(query: Stream, read: Reader) -> Answer:
         return found if any(_may(read, "compute-fleet", "compute:events:stream", ["global"])) else ()
 
     after = read.position if query.after is None else query.after
+    if after > read.position:
+        _check_reached(read, after)
     return Answer(body=Feed(after, read, query.scope == "fleet", shown))
+
+
+def _check_reached(read: Reader, after: int) -> None:
+    """Nobody was told of a position that the log does not have, except before it was restored from a backup."""
+    row = read.connection.execute("SELECT coalesce(max(notification_id), 0) FROM stored_events").fetchone()
+    if row is not None and after > row[0]:
+        raise errors.Invalid("after", f"the log ends at {row[0]}: begin anew without it, what came later is not there")
+
+
+def _told(recorded: Recorded, reader: Reader | None) -> Told:
+    return Told(stream=recorded.stream, **structs.asdict(audit.entry(recorded, reader)))
 
 
 def _seen(found: Sequence[Recorded], read: Reader) -> Sequence[Recorded]:
@@ -88,11 +107,11 @@ OPERATIONS = (
         verb="GET",
         path="/v1/events/stream",
         request=Stream,
-        response=audit.Entry,
+        response=Told,
         on=("compute-tenant/{acting}",),
         handle=stream,
         summary="Events of your tenant as they happen (server-sent events, resumable with Last-Event-ID)",
-        refusals=(errors.AccessDenied,),
+        refusals=(errors.AccessDenied, errors.Invalid),
         streaming="events",
     ),
 )

@@ -69,7 +69,7 @@ OPERATIONS = (
         handle=list_,
         summary="List your tenant's reservations",
         refusals=(errors.AccessDenied, errors.ProjectionBehind, errors.HistoryPruned),
-        columns=("id", "state", "stateReason", "gpuModel", "gpuCount", "startsAt", "endsAt"),
+        columns=("id", "state", "stateReason", "gpuCount", "gpuModel", "startsAt", "endsAt", "tenantId"),
     ),
     Operation(
         name="reservations.get",

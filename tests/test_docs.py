@@ -48,7 +48,7 @@ def test_every_link_of_a_document_leads_somewhere() -> None:
 
 def test_the_access_file_of_the_documents_is_one() -> None:
     """With a hash in place of the dots; every action that it names exists."""
-    example = re.search(r"```toml\n(.*?)```", (ROOT / "docs" / "access.md").read_text(), re.DOTALL)
+    example = re.search(r"```toml\n(.*?)```", (ROOT / "docs" / "how-to" / "give-access.md").read_text(), re.DOTALL)
     assert example is not None
     text = example[1].replace('["…"]', f'["{"0" * 64}"]')
     file = access_file.parse(text.encode(), {operation.action for operation in OPERATIONS.values()})
@@ -58,9 +58,9 @@ def test_the_access_file_of_the_documents_is_one() -> None:
 def test_every_flag_of_serve_is_documented() -> None:
     from adapters.cli.serve import serve
 
-    text = (ROOT / "docs" / "running.md").read_text()
+    text = (ROOT / "docs" / "how-to" / "run-the-plane.md").read_text()
     for option in serve.params:
-        assert option.opts[0] in text, f"docs/running.md does not name {option.opts[0]}"
+        assert option.opts[0] in text, f"docs/how-to/run-the-plane.md does not name {option.opts[0]}"
     assert ENVIRONMENT in text
 
 
@@ -68,7 +68,7 @@ def test_every_command_line_in_the_documents_exists() -> None:
     from adapters.cli.main import GROUPS, STATIC, kebab
 
     names = {kebab(name.split(".")[0]) for name in OPERATIONS}
-    for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
+    for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
         for group in re.findall(r"better-compute ([a-z][a-z-]+)", page.read_text()):
             assert group in {*names, *STATIC, *GROUPS}, f"{page.name}: better-compute {group}"
 
@@ -77,6 +77,6 @@ def test_every_option_and_command_of_the_agent_is_documented() -> None:
     from adapters.cli.agent import run
     from domain.node_command import TYPES, Check
 
-    text = (ROOT / "docs" / "agents.md").read_text()
+    text = (ROOT / "docs" / "how-to" / "run-the-agent.md").read_text()
     names = [option.opts[0] for option in run.params] + [f"`{name}`" for name in (*TYPES, *get_args(Check))]
     assert [name for name in names if name not in text] == []

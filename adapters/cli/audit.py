@@ -30,7 +30,7 @@ def audit() -> None:
 @click.option("--stream", help="only this thing, as rsv_…, and the state that it came to")
 @click.option("--tenant", help="only what stands in this tenant's audit log")
 @click.option(
-    "--until", help="stop at this instant (epoch ms, or ISO 8601 with its offset), or at this position (@1234)"
+    "--until", help="stop at this instant (2026-12-01T06:00Z, epoch ms, or -10m for ago), or at this position (@1234)"
 )
 @click.option("--summary", is_flag=True, help="no steps, only what each kind of thing came to")
 @click.option("--json", "as_json", is_flag=True, help="one JSON object a step, then the state, or one a kind")
@@ -124,10 +124,10 @@ def _bound(until: str | None) -> Callable[[Any], int | None]:
         return lambda _: None
     if re.fullmatch(r"@[0-9]{1,18}", until):
         return lambda _: int(until[1:])
-    from adapters.cli import fields
+    from adapters.cli import instants
 
     try:
-        instant = fields.instant(until)
+        instant = instants.instant(until)
     except ValueError as wrong:
         raise click.UsageError(f"--until takes an instant, or a position as @1234: {wrong}") from None
     return lambda connection: _as_of(connection, instant)

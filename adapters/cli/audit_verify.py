@@ -90,9 +90,9 @@ def _keys(vkeys: tuple[str, ...]) -> list[Any]:
 
 
 def _own(data_dir: Path | None, connection: Any) -> list[Any]:
-    """The key of the data directory, if there is one, as the key of the database's log."""
+    """The key of the data directory, if there is one, in every name that the database's log has had."""
     from adapters import audit_key
-    from adapters.postgres import embedded_account, embedded_directory, evidence
+    from adapters.postgres import embedded_account, embedded_directory, evidence, incarnation
     from domain import errors
 
     path = embedded_directory.locate(data_dir, embedded_account.for_server()).home / audit_key.NAME
@@ -100,7 +100,8 @@ def _own(data_dir: Path | None, connection: Any) -> list[Any]:
         return []
     try:
         with evidence.sound():
-            return [audit_key.Signer(audit_key.read(path), evidence.incarnation(connection)).key]
+            names = [evidence.incarnation(connection), *incarnation.formers(connection)]
+            return [audit_key.Signer(audit_key.read(path), name).key for name in names]
     except (audit_key.KeyFileError, errors.EvidenceUnsound) as problem:
         raise click.ClickException(str(problem)) from problem
 

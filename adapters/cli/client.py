@@ -7,7 +7,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
 from email.message import Message
-from typing import Any, BinaryIO, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import urlencode, urlsplit
 
 import click
@@ -22,7 +22,9 @@ UPLOAD_SECONDS: Final = 600.0
 
 
 class Trouble(click.ClickException):
-    """No answer that helps; the message is whole, and safe to print."""
+    """No answer that helps; the message is whole, and safe to print. `status` is HTTP's, 0 without an answer."""
+
+    status = 0
 
     def show(self, file: Any = None) -> None:
         click.echo(self.message, file=file, err=file is None)
@@ -50,6 +52,14 @@ class Answer(NamedTuple):
     status: int
     headers: Message
     body: Any
+
+
+class Sink(Protocol):
+    """Where an answer goes that is not JSON."""
+
+    def write(self, piece: bytes, /) -> object: ...
+
+    def flush(self) -> object: ...
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -123,7 +133,7 @@ class Client:
         query: Mapping[str, str] | None = None,
         body: object = None,
         headers: Mapping[str, str] | None = None,
-        sink: BinaryIO | None = None,
+        sink: Sink | None = None,
         content: Content | None = None,
     ) -> Answer:
         """Ask once. What is not JSON (an export, a stream of events) is copied into `sink` as it comes.
@@ -159,7 +169,7 @@ class Client:
         return headers
 
 
-def _answer(response: Any, sink: BinaryIO | None) -> Answer:
+def _answer(response: Any, sink: Sink | None) -> Answer:
     if sink is not None and not is_json(response.headers):
         while piece := response.read1(65536):
             _pass_on(piece, sink)
@@ -172,7 +182,7 @@ def _answer(response: Any, sink: BinaryIO | None) -> Answer:
     return Answer(response.status, response.headers, body)
 
 
-def _pass_on(piece: bytes, sink: BinaryIO) -> None:
+def _pass_on(piece: bytes, sink: Sink) -> None:
     """A full disk is not the server's failure."""
     try:
         sink.write(piece)
@@ -197,7 +207,9 @@ def _trouble(refusal: urllib.error.HTTPError) -> Trouble:
         document.setdefault("requestId", refusal.headers["X-Request-Id"])
     text = tables.problem(document, status)
     kind = Failed if status >= 500 else Busy if status == 429 else Refused
-    return kind(text)
+    trouble = kind(text)
+    trouble.status = status
+    return trouble
 
 
 def _reason(failure: Exception) -> str:

@@ -17,25 +17,40 @@ def options(command: F) -> F:
         envvar="BETTER_COMPUTE_DATABASE_URL",
         help="libpq connection string; without it the embedded PostgreSQL of --data-dir",
     )
-    directory = click.option(
+    return url(directory(command))
+
+
+def directory(command: F) -> F:
+    """Add --data-dir alone."""
+    return click.option(
         "--data-dir",
         type=click.Path(path_type=Path),
         envvar="BETTER_COMPUTE_DATA_DIR",
         help="where a single machine keeps its data",
-    )
-    return url(directory(command))
+    )(command)
 
 
 @contextmanager
 def reached(database_url: str | None, data_dir: Path | None) -> Iterator[str]:
     """A connection string to the database; what stands in the way of the block is said in one line."""
+    from adapters.postgres import embedded
+
+    with (
+        explained(),
+        nullcontext(database_url) if database_url is not None else embedded.reached(data_dir) as dsn,
+    ):
+        yield dsn
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """What stands in the way of the block, in one line."""
     import psycopg
 
     from adapters.postgres import embedded
 
     try:
-        with nullcontext(database_url) if database_url is not None else embedded.reached(data_dir) as dsn:
-            yield dsn
+        yield
     except embedded.EmbeddedError as problem:
         raise click.ClickException(str(problem)) from problem
     except psycopg.OperationalError as problem:

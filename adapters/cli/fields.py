@@ -1,15 +1,13 @@
 """How the fields of a request become arguments and options, and what is typed becomes values (api.md §3)."""
 
 import json
-import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 from msgspec import NODEFAULT, inspect
 
-from adapters.cli import tables
+from adapters.cli import instants, tables
 from adapters.cli.main import kebab
 from domain.operation import Operation
 
@@ -19,7 +17,10 @@ else:
     ParamType = click.ParamType  # generic for type checkers only: click 8.2 cannot be subscripted
 
 OWN: Final = frozenset(
-    {"server", "token", "json", "json-body", "if-match", "idempotency-key", "all", "wait", "timeout", "help"}
+    {
+        *("server", "token", "profile", "json", "json-body", "if-match", "idempotency-key"),
+        *("all", "watch", "wait", "timeout", "help"),
+    }
 )
 """Options of every command; a field of such a name is `--body-<name>`."""
 
@@ -51,40 +52,6 @@ class Json(ParamType):
             return json.loads(value)
         except ValueError as wrong:
             self.fail(f"not JSON: {wrong}", param, ctx)
-
-
-class Instant(ParamType):
-    """An instant: epoch ms, or ISO 8601 with its offset."""
-
-    name = "instant"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        try:
-            return value if isinstance(value, int) else instant(value)
-        except ValueError as wrong:
-            self.fail(str(wrong), param, ctx)
-
-
-class AsOf(ParamType):
-    """An instant, or a position of the log as @1234."""
-
-    name = "instant or @position"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        return value if value.startswith("@") else str(Instant().convert(value, param, ctx))
-
-
-def instant(text: str) -> int:
-    """Epoch ms of what was typed; raises ValueError that says what is wrong with it."""
-    if re.fullmatch(r"[0-9]{1,18}", text):
-        return int(text)
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise ValueError(f"{text!r} is neither epoch ms nor ISO 8601") from None
-    if moment.tzinfo is None:
-        raise ValueError(f"{text!r} names no offset; add Z for UTC")
-    return round((moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1000)
 
 
 class Piece(ParamType):
@@ -129,9 +96,9 @@ def option(field: inspect.Field) -> click.Option:
         and field.encode_name not in _SIZES
         and any(isinstance(kind, inspect.IntType) for kind in kinds)
     ):
-        return click.Option([field.name, name], type=Instant(), help=text)
+        return click.Option([field.name, name], type=instants.Instant(), help=text.replace("epoch ms", instants.SHORT))
     if field.encode_name in ("asOf", "diff"):
-        return click.Option([field.name, name], type=AsOf(), help=text)
+        return click.Option([field.name, name], type=instants.AsOf(), help=text.replace("epoch ms", instants.SHORT))
     return click.Option([field.name, name], type=scalar(field.type), help=text)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from adapters.cli import client, operations
+from adapters.cli import client, server_options, showing
 
 _PATH = "/v1/image-signers"
 
@@ -15,7 +15,7 @@ def signers() -> None:
     """Whose signatures make images verified."""
 
 
-@signers.command(params=[*operations.asking()])
+@signers.command(params=[*server_options.asking()])
 @click.argument("name")
 @click.argument("public_key", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 def allow(name: str, public_key: Path, _server: str, _token: str | None, _json: bool) -> None:
@@ -31,7 +31,7 @@ def allow(name: str, public_key: Path, _server: str, _token: str | None, _json: 
     _set(api, there, [*there["signers"], {"name": name, "publicKey": pem}], as_json=_json)
 
 
-@signers.command(params=[*operations.asking()])
+@signers.command(params=[*server_options.asking()])
 @click.argument("key_id")
 def disallow(key_id: str, _server: str, _token: str | None, _json: bool) -> None:
     """Take a key off the list: what it alone vouched for starts nothing new. `image-signers get` shows KEY_ID."""
@@ -47,4 +47,4 @@ def _set(api: client.Client, there: dict[str, Any], signers: list[dict[str, Any]
     """If nobody else changed the list meanwhile."""
     given = [{"name": signer["name"], "publicKey": signer["publicKey"]} for signer in signers]
     match = {"If-Match": f'"{there["version"]}"'}
-    operations.show_record(api.send("PUT", _PATH, body={"signers": given}, headers=match).body, as_json=as_json)
+    showing.show_record(api.send("PUT", _PATH, body={"signers": given}, headers=match).body, as_json=as_json)

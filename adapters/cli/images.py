@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import click
 
-from adapters.cli import client, operations, tables, uploading
+from adapters.cli import client, server_options, showing, tables, uploading
 from domain import image
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def images() -> None:
     """What instances start from: add a file, or register, sign and upload; retire."""
 
 
-@images.command(params=[*operations.asking()])
+@images.command(params=[*server_options.asking()])
 @click.argument("file", type=_FILE)
 @click.option("--name", required=True, help="with the version, what it is known as for ever")
 @click.option("--image-version", required=True, help="of the name, as 24.04")
@@ -53,10 +53,10 @@ def add(file: Path, sign_with: Path | None, _server: str, _token: str | None, _j
     if key is not None:
         _vouch(api, answer | {"sha256": digest, "sizeBytes": size}, key)
     answer = uploading.upload(api, "PUT", f"{_path(id)}/content", file).body
-    operations.show_record(answer, as_json=_json)
+    showing.show_record(answer, as_json=_json)
 
 
-@images.command(params=[*operations.asking()])
+@images.command(params=[*server_options.asking()])
 @click.argument("id")
 def statement(id: str, _server: str, _token: str | None, _json: bool) -> None:
     """Print the bytes that an Ed25519 signature of an image is over, for a key that is elsewhere."""
@@ -65,7 +65,7 @@ def statement(id: str, _server: str, _token: str | None, _json: bool) -> None:
     sys.stdout.buffer.flush()
 
 
-@images.command(params=[*operations.asking()])
+@images.command(params=[*server_options.asking()])
 @click.argument("id")
 @click.argument("key", type=_FILE)
 def vouch(id: str, key: Path, _server: str, _token: str | None, _json: bool) -> None:
@@ -74,7 +74,7 @@ def vouch(id: str, key: Path, _server: str, _token: str | None, _json: bool) -> 
     The key stays here. With Ed25519 it signs the image's statement, with ECDSA on P-256 the digest of its bytes.
     """
     loaded, api = _key(key), client.Client(_server, _token)
-    operations.show_record(_vouch(api, api.send("GET", _path(id)).body, loaded), as_json=_json)
+    showing.show_record(_vouch(api, api.send("GET", _path(id)).body, loaded), as_json=_json)
 
 
 def _vouch(api: client.Client, found: dict[str, Any], key: "Key") -> dict[str, Any]:

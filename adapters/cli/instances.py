@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import click
 
-from adapters.cli import client, operations
+from adapters.cli import client, server_options, showing
 
 PAUSE_SECONDS: Final = 1.0
 
@@ -17,7 +17,7 @@ def instances() -> None:
     """Virtual machines on booked devices: create, start, stop, console, delete."""
 
 
-@instances.command(params=[*operations.asking()])
+@instances.command(params=[*server_options.asking()])
 @click.argument("id")
 @click.option("--follow", "-f", is_flag=True, help="go on with what it writes, until Ctrl-C")
 def console(id: str, follow: bool, _server: str, _token: str | None, _json: bool) -> None:
@@ -33,7 +33,7 @@ def console(id: str, follow: bool, _server: str, _token: str | None, _json: bool
     if _json:
         click.echo(json.dumps(answer, indent=2))
         return
-    sink = operations.sink()
+    sink = showing.sink()
     _write(sink, answer["tail"])
     while follow:
         time.sleep(PAUSE_SECONDS)

@@ -23,13 +23,16 @@ class Static(NamedTuple):
 
 
 STATIC: Final = {
+    "top": Static("adapters.cli.top:top", "Watch capacity, queue, nodes and instances of a server, live."),
     "serve": Static("adapters.cli.serve:serve", "Run the control plane: API, gateway and workers."),
     "migrate": Static("adapters.cli.migrate:migrate", "Bring the database's schema up to date."),
+    "database": Static("adapters.cli.backup:group", "Back the database up, and restore it."),
     "projections": Static("adapters.cli.projections:projections", "List the read models, retry or rebuild them."),
     "audit": Static("adapters.cli.audit:audit", "Replay the log, and compare the tables with it."),
     "inventory": Static("adapters.cli.inventory:inventory", "Show the hardware of this machine."),
     "agent": Static("adapters.cli.agent:agent", "Make this machine a node, or simulate nodes."),
     "iam": Static("adapters.cli.iam:iam", "Decide by policies, and check an access file."),
+    "profile": Static("adapters.cli.profile:profile", "Name servers and their tokens: set, list, use, show, remove."),
     "token": Static("adapters.cli.token:token", "Make access tokens, list and revoke them."),
 }
 
@@ -69,9 +72,10 @@ GROUPS: Final = {
 """Groups of operations; a test compares them with the registry, too slow to import for a line of help."""
 
 EPILOG: Final = """\b
-Operations go to a server; name it and your token in the environment:
-  BETTER_COMPUTE_SERVER  default http://127.0.0.1:8080
-  BETTER_COMPUTE_TOKEN   safer than --token, which others see in `ps`
+Operations go to a server; name it and your token once (`better-compute profile set`), or in the environment:
+  BETTER_COMPUTE_SERVER   default http://127.0.0.1:8080
+  BETTER_COMPUTE_TOKEN    safer than --token, which others see in `ps`
+  BETTER_COMPUTE_PROFILE  a profile other than the one in use
 \b
 Completion, in the start file of your shell:
   bash  eval "$(_BETTER_COMPUTE_COMPLETE=bash_source better-compute)"

@@ -45,8 +45,8 @@ def instant(milliseconds: int) -> str:
 
 
 def is_instant(name: str) -> bool:
-    last = name.rpartition(".")[2]
-    return last.endswith(("At", "Since")) or last in INSTANTS
+    field = last(name)
+    return field.endswith(("At", "Since")) or field in INSTANTS
 
 
 def cell(name: str, value: object) -> str:
@@ -57,6 +57,10 @@ def cell(name: str, value: object) -> str:
         return "yes" if value else "no"
     if isinstance(value, int) and is_instant(name):
         return instant(value)
+    if isinstance(value, float):
+        return f"{value:.1g}" if 0 < abs(value) < 0.001 else f"{round(value, 3):.15g}"
+    if isinstance(value, dict) and value and not any(isinstance(below, dict | list) for below in value.values()):
+        return _pairs(value)
     if isinstance(value, list) and not any(isinstance(item, dict | list) for item in value):
         return ", ".join(cell(name, item) for item in value) or "-"
     if isinstance(value, dict | list):
@@ -64,13 +68,36 @@ def cell(name: str, value: object) -> str:
     return printable(str(value))
 
 
-def lookup(row: object, path: str) -> object:
-    """The value at a dotted path, None where any step is missing; `pool_id` finds `poolId`."""
-    for step in path.split("."):
-        if not isinstance(row, dict):
+def _pairs(value: Mapping[str, object]) -> str:
+    """A flat object as one types it: `gpu=64, vcpu=4096`; a number of one class of device as `gpu=1`."""
+    if {"class", "count"} <= value.keys() and not any(value[key] for key in value.keys() - {"class", "count"}):
+        value = {str(value["class"]): value["count"]}
+    return ", ".join(f"{printable(key)}={cell(key, below)}" for key, below in value.items())
+
+
+def lookup(row: object, column: str) -> object:
+    """The value at the dotted path of a column, None where any step is missing; `pool_id` finds `poolId`.
+
+    Of a list it is that of each.
+    """
+    for step in path(column).split("."):
+        if isinstance(row, list):
+            row = [lookup(below, step) for below in row]
+        elif isinstance(row, dict):
+            row = row.get(step, row.get(_camel(step)))
+        else:
             return None
-        row = row.get(step, row.get(_camel(step)))
     return row
+
+
+def path(column: str) -> str:
+    """Where the values of a column are: it is declared as a path, or as `heading=path`."""
+    return column.rpartition("=")[2]
+
+
+def last(column: str) -> str:
+    """The field that a column shows; its name tells whether it is an instant or an id."""
+    return path(column).rpartition(".")[2]
 
 
 def table(rows: Sequence[object], columns: Sequence[str], width: int | None) -> str:
@@ -78,15 +105,14 @@ def table(rows: Sequence[object], columns: Sequence[str], width: int | None) -> 
 
     Columns are shortened, the widest first; identifiers are not, for they are there to be copied.
     """
-    columns = tuple(columns) or _columns(rows)
-    grid = [[cell(column.rpartition(".")[2], lookup(row, column)) for column in columns] for row in rows]
-    headings = [_heading(column) for column in columns]
-    widths = [max(map(columns_of, line)) for line in zip(headings, *grid, strict=True)]
+    names = columns_shown(rows, columns)
+    grid = [[cell(last(name), lookup(row, name)) for name in names] for row in rows]
+    headings = [heading(name) for name in names]
+    widths = [max(map(columns_of, cells)) for cells in zip(headings, *grid, strict=True)]
     if width is not None:
-        _narrow(widths, [_is_identifier(column) for column in columns], width)
-    numbers = [_is_numeric(column, rows) for column in columns]
-    lines = [_line(headings, widths, numbers), *(_line(line, widths, numbers) for line in grid)]
-    return "\n".join(lines)
+        _narrow(widths, [is_identifier(name) for name in names], width)
+    numbers = [is_numeric(name, rows) for name in names]
+    return "\n".join(line(cells, widths, numbers) for cells in (headings, *grid))
 
 
 def record(body: Mapping[str, object]) -> str:
@@ -137,14 +163,16 @@ def _camel(name: str) -> str:
     return head + "".join(part.capitalize() for part in rest)
 
 
-def _heading(column: str) -> str:
+def heading(column: str) -> str:
     """`poolId` in two words; a unit stays whole, as in `memoryGiB`."""
-    spaced = re.sub(r"(?<!^)(?=[A-Z](?!$))", " ", column)
+    spaced = re.sub(r"(?<!^)(?=[A-Z](?!$))", " ", column.partition("=")[0])
     return printable(spaced.replace("_", " ").upper())
 
 
-def _columns(rows: Sequence[object]) -> tuple[str, ...]:
+def columns_shown(rows: Sequence[object], named: Sequence[str]) -> tuple[str, ...]:
     """An operation that names no columns shows the scalar fields, in the order the server sends them."""
+    if named:
+        return tuple(named)
     seen: dict[str, None] = {}
     for row in rows:
         if isinstance(row, dict):
@@ -152,13 +180,14 @@ def _columns(rows: Sequence[object]) -> tuple[str, ...]:
     return tuple(seen) or ("value",)
 
 
-def _is_identifier(column: str) -> bool:
+def is_identifier(column: str) -> bool:
     return column.lower().endswith("id")
 
 
-def _is_numeric(column: str, rows: Sequence[object]) -> bool:
-    numbers = all(type(lookup(row, column)) in (int, float) for row in rows)
-    return bool(rows) and numbers and not is_instant(column)
+def is_numeric(column: str, rows: Sequence[object]) -> bool:
+    """Whether it holds numbers, or nothing in some rows."""
+    kinds = {type(lookup(row, column)) for row in rows} - {type(None)}
+    return bool(kinds) and kinds <= {int, float} and not is_instant(column)
 
 
 def _narrow(widths: list[int], fixed: Sequence[bool], width: int) -> None:
@@ -171,9 +200,9 @@ def _narrow(widths: list[int], fixed: Sequence[bool], width: int) -> None:
         excess -= 1
 
 
-def _line(cells: Sequence[str], widths: Sequence[int], numbers: Sequence[bool]) -> str:
+def line(cells: Sequence[str], widths: Sequence[int], numbers: Sequence[bool]) -> str:
     parts = (
-        _padded(_cut(text, width), width, right=number)
+        _padded(cut(text, width), width, right=number)
         for text, width, number in zip(cells, widths, numbers, strict=True)
     )
     return GAP.join(parts).rstrip()
@@ -184,7 +213,7 @@ def _padded(text: str, width: int, *, right: bool = False) -> str:
     return fill + text if right else text + fill
 
 
-def _cut(text: str, width: int) -> str:
+def cut(text: str, width: int) -> str:
     if columns_of(text) <= width:
         return text
     while columns_of(text) >= width:

@@ -102,3 +102,27 @@ def _edit(change: Callable[[], Any]) -> Any:
     except access_edit.EditError as problem:
         click.echo(f"error: {problem}", err=True)
         sys.exit(1)
+
+
+@token.command()
+@click.argument("identity")
+@click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path),
+    envvar="BETTER_COMPUTE_DATA_DIR",
+    help="where the demo keeps its data",
+)
+def demo(identity: str, data_dir: Path | None) -> None:
+    """Print the token of an IDENTITY of `serve --demo`: root, operator, auditor, acme, acme-user, globex, globex-user.
+
+    For scripts and tours: export BETTER_COMPUTE_TOKEN=$(better-compute token demo acme)
+    """
+    from adapters.postgres import embedded_account, embedded_directory
+
+    kept = embedded_directory.locate(data_dir, embedded_account.for_server()).home / "demo-tokens.json"
+    if not kept.exists():
+        raise click.ClickException(f"there is no {kept}: start `serve --demo` first, or name its --data-dir")
+    tokens = json.loads(kept.read_text())
+    if identity not in tokens:
+        raise click.ClickException(f"the demo has no {identity!r}, only {', '.join(tokens)}")
+    click.echo(tokens[identity])

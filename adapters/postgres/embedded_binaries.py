@@ -33,6 +33,11 @@ def usable_by(account: embedded_account.Account, home: Path) -> Path:
     return copied
 
 
+def installed() -> Path:
+    """The `bin` directory of the wheel, for programs that we run ourselves."""
+    return _bin(_installed())
+
+
 def major(account: embedded_account.Account, programs: Path) -> str:
     """The major version of the programs, as a data directory's PG_VERSION spells it."""
     return embedded_account.run(account, programs / "postgres", "--version").stdout.split()[-1].split(".")[0]

@@ -11,7 +11,7 @@ import psycopg
 from eventsourcing.persistence import MapperDeserialisationError
 from msgspec import Struct
 
-from adapters.postgres import evidence
+from adapters.postgres import evidence, incarnation
 from adapters.postgres.mapper import outline
 from domain import audit_check, chain, checkpoint, leaf, merkle
 
@@ -75,6 +75,7 @@ class Verifier:
         self._told = tell
         self._faults = self._notes = self._signed = 0
         self._origin = ""
+        self._former: dict[str, int] = {}
         self._full: set[tuple[int, int]] = set()
 
     def run(self, progress: Progress = lambda *_: None) -> Report:
@@ -85,6 +86,8 @@ class Verifier:
 
     def _run(self, progress: Progress) -> Report:
         self._origin = self._log_is()
+        former = incarnation.formers(self._connection)
+        self._former = {checkpoint.origin(name): size for name, size in former.items()}
         size, upto = self._bounds()
         check, tree = audit_check.Check(self._tell), merkle.Growing()
         notes = audit_check.Ahead(merge(self._cursor("notes", _NOTES), self._apart(), key=itemgetter(0)))
@@ -236,8 +239,11 @@ class Verifier:
         except (checkpoint.Unsound, UnicodeError) as fault:
             self._tell(f"checkpoint of size {size}: {fault}")
             return
-        if said.origin != self._origin:
+        shared = self._former.get(said.origin, -1)
+        if said.origin != self._origin and shared < 0:
             self._tell(f"checkpoint of size {size}: it is of {said.origin}, this log is {self._origin}")
+        elif said.origin != self._origin and said.size > shared:
+            self._tell(f"checkpoint of size {size}: of {said.origin} only {shared} leaves were restored from a backup")
         elif said.size != size:
             self._tell(f"checkpoint of size {size}: the note says {said.size}")
         elif size != tree.size:

@@ -71,7 +71,7 @@ def migrate(dsn: str, source: Source = None) -> list[Migration]:
     """
     known = load(source)
     with _connect(dsn) as connection, _alone(connection):
-        connection.execute(_TABLE)
+        _prepare(connection)
         missing = _missing(known, _applied(connection))
         for migration in missing:
             _apply(connection, migration)
@@ -131,6 +131,16 @@ def _alone(connection: psycopg.Connection) -> Iterator[None]:
     finally:
         if not connection.broken:
             connection.execute(b"SELECT pg_advisory_unlock(%s)", [_LOCK])
+
+
+def _prepare(connection: psycopg.Connection) -> None:
+    try:
+        connection.execute(_TABLE)
+    except psycopg.errors.InsufficientPrivilege as problem:
+        raise MigrationError(
+            f"the role {connection.info.user} may not make tables in {connection.info.dbname}, which it must own: "
+            f"{problem.diag.message_primary}"
+        ) from problem
 
 
 def _applied(connection: psycopg.Connection) -> dict[int, tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""What docs/signing.md tells a signer to do makes signatures that are taken."""
+"""What docs/how-to/sign-images.md tells a signer to do makes signatures that are taken."""
 
 import hashlib
 import os
@@ -12,7 +12,7 @@ import pytest
 from domain import canonical, image_statement
 from given import Plane
 
-PAGE = Path(__file__).parents[2] / "docs" / "signing.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "sign-images.md"
 FOUND = [name for name in ("openssl", "sha256sum", "base64") if shutil.which(name)]
 pytestmark = pytest.mark.skipif(len(FOUND) < 3, reason=f"openssl and coreutils are not all here, only {FOUND}")
 

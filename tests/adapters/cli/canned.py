@@ -141,6 +141,7 @@ def run(line: str | list[str], server: Server | None = None, token: str = "biam_
     """One command line against the server; without one, against a port where nobody listens."""
     words = line.split() if isinstance(line, str) else line
     environment = {"BETTER_COMPUTE_SERVER": server.address if server else "http://127.0.0.1:1"}
+    environment["BETTER_COMPUTE_CONFIG"] = "/nonexistent/config.toml"
     groups = {"nodes": "Machines.", "commands": "Orders.", "reservations": "Claims."}
     root = main.Root(registry=lambda: REGISTRY, static={}, groups=groups)
     return CliRunner().invoke(root, words, env=environment | {"BETTER_COMPUTE_TOKEN": token}, **more)

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from adapters import audit_key
-from adapters.cli import fields
+from adapters.cli import fields, instants
 from adapters.cli.audit import audit
 from exports import busy, covered
 from given import Plane
@@ -133,4 +133,4 @@ def test_what_is_no_file_is_written_to_and_not_replaced(evidence: tuple[str, ...
 @pytest.mark.parametrize("name", ["audit.export", "audit.checkpoint"])
 def test_since_is_a_size_and_no_instant(name: str) -> None:
     operation = next(one for one in queries.OPERATIONS if one.name == name)
-    assert not isinstance(fields.option(fields.of(operation)["since"]).type, fields.Instant)
+    assert not isinstance(fields.option(fields.of(operation)["since"]).type, instants.Instant)

@@ -5,7 +5,7 @@ import json
 import pytest
 from canned import run, serving
 
-from adapters.cli import client, operations
+from adapters.cli import client, showing
 
 
 @pytest.fixture
@@ -160,7 +160,7 @@ def test_what_is_not_json_is_passed_on_as_it_is(server):
 
 
 def test_a_stream_on_a_terminal_is_escaped_but_keeps_its_lines(capsys):
-    screen = operations.Screen()
+    screen = showing.Screen()
     for piece in ("data: ü".encode()[:-1], "ü".encode()[-1:] + b"\x1b[2J\n\n", b"data: 2\n"):
         screen.write(piece)
         screen.flush()

@@ -151,3 +151,13 @@ def test_check_refuses_what_a_server_would_refuse_at_its_start(path: Path) -> No
         access.root_tenant(path)
     assert "there is no action 'compute:nodes:join'" in run(path, "check", group="iam").stderr
     assert run(path, "create", "--identity", "root").exit_code == 1
+
+
+def test_a_token_of_the_demo_is_printed_alone(tmp_path: Path) -> None:
+    def asked(identity: str) -> Result:
+        return CliRunner().invoke(main.Root(), ["token", "demo", identity, "--data-dir", str(tmp_path)])
+
+    assert "start `serve --demo` first" in asked("acme").stderr
+    (tmp_path / "demo-tokens.json").write_text('{"acme": "biam_key_1"}')
+    assert asked("acme").stdout == "biam_key_1\n"
+    assert (asked("nobody").exit_code, "only acme" in asked("nobody").stderr) == (1, True)

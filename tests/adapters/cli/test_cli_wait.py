@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from canned import PROBLEM, run, serving
 
-from adapters.cli import operations
+from adapters.cli import waiting
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def reservation(state: str, reason: str | None = None) -> dict[str, Any]:
 
 @pytest.fixture
 def _hasty(monkeypatch):
-    monkeypatch.setattr(operations, "FIRST_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(waiting, "FIRST_PAUSE_SECONDS", 0.001)
 
 
 @pytest.mark.usefixtures("_hasty")

@@ -57,7 +57,7 @@ def test_the_meaning_of_each_number_is_told_with_it(plane: Plane) -> None:
 
 
 def test_every_metric_is_documented(plane: Plane) -> None:
-    page = (Path(__file__).parents[3] / "docs" / "running.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "how-to" / "run-the-plane.md").read_text()
     plane.site()
     told = re.findall(r"^# HELP (\w+)", plane.app.get("/metrics").text, re.MULTILINE)
     assert len(told) > 5

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from adapters.postgres import migrate
 
@@ -134,3 +135,14 @@ def test_a_number_used_twice_is_refused(source: Path) -> None:
 
 def test_our_own_migrations_bring_a_database_to_head(migrated: str) -> None:
     migrate.check(migrated)
+
+
+def test_a_role_that_may_not_make_tables_is_told_what_it_needs(fresh: str, source: Path) -> None:
+    with psycopg.connect(fresh) as connection:
+        connection.execute("CREATE ROLE guest LOGIN")
+    try:
+        with pytest.raises(migrate.MigrationError, match=r"the role guest may not make tables in fresh_.*must own"):
+            migrate.migrate(make_conninfo(fresh, user="guest"), source)
+    finally:
+        with psycopg.connect(fresh) as connection:
+            connection.execute("DROP ROLE guest")

@@ -1,4 +1,4 @@
-"""What evidence costs: taking a log in, and verifying it against the database (docs/audit.md)."""
+"""What evidence costs: taking a log in, and verifying it against the database (docs/how-to/audit.md)."""
 
 import os
 import subprocess

@@ -1,0 +1,155 @@
+"""The file of profiles: servers and tokens under names, for the eyes of its owner alone.
+
+current = "demo"
+
+[profiles.demo]
+server = "http://127.0.0.1:8080"
+token = "biam_key_…"
+"""
+
+import fcntl
+import os
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import click
+
+from adapters.cli import tables
+
+ENVIRONMENT: Final = "BETTER_COMPUTE_CONFIG"
+OTHERS: Final = 0o077
+
+
+class ProfileError(click.ClickException):
+    """The file, or a name that it does not have, stands in the way; nothing was asked or changed."""
+
+    exit_code = 2
+
+
+class Profile(NamedTuple):
+    """What a name stands for."""
+
+    server: str | None
+    token: str | None
+
+
+class Profiles(NamedTuple):
+    """All of the file; `current` is the one used where none is named."""
+
+    current: str | None
+    by_name: Mapping[str, Profile]
+
+
+NONE: Final = Profiles(None, {})
+
+
+def path() -> Path:
+    """Where the file is, or would be."""
+    if named := os.environ.get(ENVIRONMENT):
+        return Path(named)
+    home = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
+    return Path(home).expanduser() / "better-compute" / "config.toml"
+
+
+def read() -> Profiles:
+    """What the file says; no file is no profiles. ProfileError where others could read its tokens too."""
+    data = _checked(path())
+    return NONE if data is None else _parsed(data, path())
+
+
+def named(name: str, profiles: Profiles) -> Profile:
+    """One of them; ProfileError names those that there are."""
+    try:
+        return profiles.by_name[name]
+    except KeyError:
+        there = ", ".join(sorted(profiles.by_name)) or "none: `better-compute profile set` makes one"
+        raise ProfileError(f"no profile {tables.printable(name)!r}; there are {there}") from None
+
+
+def change(edit: Callable[[Any], None]) -> None:
+    """Edit the document in place, one at a time; its layout and comments stay as people wrote them."""
+    import tomlkit
+    from tomlkit.exceptions import TOMLKitError
+
+    file = path()
+    with _alone(file.parent):
+        data = _checked(file)
+        try:
+            document = tomlkit.parse((data or b"").decode())
+            edit(document)
+            text = tomlkit.dumps(document).encode()
+        except (TOMLKitError, UnicodeDecodeError) as mistake:
+            raise ProfileError(f"{file} is not TOML: {mistake}") from mistake
+        _parsed(text, file)
+        _replace(file, text)
+
+
+def _checked(file: Path) -> bytes | None:
+    try:
+        with file.open("rb") as opened:
+            stat = os.fstat(opened.fileno())
+            if stat.st_mode & OTHERS:
+                raise ProfileError(f"{file} holds tokens and others can read or write it: chmod 600 {file}")
+            if stat.st_uid not in (0, os.geteuid()):
+                raise ProfileError(f"{file} is another user's: name a file of your own in {ENVIRONMENT}")
+            return opened.read()
+    except FileNotFoundError:
+        return None
+    except OSError as problem:
+        raise ProfileError(f"cannot read {file}: {problem.strerror}") from None
+
+
+def _parsed(data: bytes, file: Path) -> Profiles:
+    try:
+        document = tomllib.loads(data.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as mistake:
+        raise ProfileError(f"{file} is not TOML: {mistake}") from None
+    current, tables_ = document.pop("current", None), document.pop("profiles", {})
+    if document:
+        raise ProfileError(f"{file}: unknown {', '.join(map(repr, document))}; it has current and [profiles.NAME]")
+    if not isinstance(current, str | None) or not isinstance(tables_, dict):
+        raise ProfileError(f"{file}: current is a name, profiles are tables [profiles.NAME]")
+    return Profiles(current, {name: _profile(name, entry, file) for name, entry in tables_.items()})
+
+
+def _profile(name: str, entry: Any, file: Path) -> Profile:
+    if not isinstance(entry, dict) or any(key not in Profile._fields for key in entry):
+        raise ProfileError(f"{file}: profile {name!r} has something else than server and token")
+    if not all(isinstance(value, str) for value in entry.values()):
+        raise ProfileError(f"{file}: server and token of profile {name!r} are texts")
+    return Profile(entry.get("server"), entry.get("token"))
+
+
+@contextmanager
+def _alone(directory: Path) -> Iterator[None]:
+    """The directory, made if it is missing, with no other change of its file meanwhile."""
+    try:
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(mode=0o700, exist_ok=True)
+        handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as problem:
+        raise ProfileError(f"cannot open {directory}: {problem.strerror}") from None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _replace(file: Path, data: bytes) -> None:
+    """In one step, on disk before it returns; a link stays a link."""
+    file = file.resolve()
+    fresh = file.with_name(file.name + ".new")
+    try:
+        fresh.unlink(missing_ok=True)
+        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as opened:
+            opened.write(data)
+            opened.flush()
+            os.fsync(opened.fileno())
+        fresh.replace(file)
+    except OSError as problem:
+        fresh.unlink(missing_ok=True)
+        raise ProfileError(f"cannot write {file}: {problem.strerror}; it is as it was") from None

@@ -1,0 +1,95 @@
+"""Options of every command that asks a server, and which profile fills them.
+
+A value typed stands over the environment, that over the profile, that over the default. A profile that is typed
+stands over the environment. Its token goes to its own server alone, whatever else is said.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import click
+from click.core import ParameterSource
+
+DEFAULT_SERVER: Final = "http://127.0.0.1:8080"
+PROFILE: Final = "adapters.cli.profile"
+"""Where a context keeps the profile that it asks with."""
+
+
+def asking(credential: str = "access token") -> Iterator[click.Option]:
+    """The options, as `_server`, `_token` and `_json` of the command; the profile has filled them."""
+    yield click.Option(
+        ["_profile", "--profile"],
+        envvar="BETTER_COMPUTE_PROFILE",
+        show_envvar=True,
+        is_eager=True,
+        expose_value=False,
+        callback=_profile,
+        shell_complete=_complete_profile,
+        help="server and token under this name (`better-compute profile`)",
+    )
+    yield click.Option(
+        ["_server", "--server"],
+        envvar="BETTER_COMPUTE_SERVER",
+        default=DEFAULT_SERVER,
+        show_default=True,
+        show_envvar=True,
+        is_eager=True,
+        callback=_server,
+        help="address of the server",
+    )
+    yield click.Option(
+        ["_token", "--token"],
+        envvar="BETTER_COMPUTE_TOKEN",
+        show_envvar=True,
+        callback=_token if credential == "access token" else None,
+        help=credential,
+    )
+    yield click.Option(["_json", "--json"], is_flag=True, help="the answer as JSON, for programs")
+
+
+def _profile(ctx: click.Context, param: click.Parameter, name: str | None) -> str | None:
+    if name is not None and not ctx.resilient_parsing:
+        _of(ctx, name)
+    return name
+
+
+def _server(ctx: click.Context, param: click.Parameter, server: str) -> str:
+    if _said(ctx, "_server") or ctx.resilient_parsing:
+        return server
+    return _of(ctx).server or server
+
+
+def _token(ctx: click.Context, param: click.Parameter, token: str | None) -> str | None:
+    if _said(ctx, "_token") or ctx.resilient_parsing:
+        return token
+    profile = _of(ctx)
+    server = str(ctx.params["_server"])
+    ours = (profile.server or DEFAULT_SERVER).rstrip("/") == server.rstrip("/")
+    return profile.token if profile.token is not None and ours else token
+
+
+def _said(ctx: click.Context, name: str) -> bool:
+    """Whether it was typed, or is in the environment and no profile was typed."""
+    source = ctx.get_parameter_source(name)
+    typed = ctx.get_parameter_source("_profile") is ParameterSource.COMMANDLINE
+    return source is ParameterSource.COMMANDLINE or (source is ParameterSource.ENVIRONMENT and not typed)
+
+
+def _of(ctx: click.Context, name: str | None = None) -> Any:
+    """The profile of a context, read once and only where something is left to it."""
+    if PROFILE not in ctx.meta:
+        from adapters.cli import profile_file
+
+        profiles = profile_file.read()
+        chosen = name or profiles.current
+        unset = profile_file.Profile(None, None)
+        ctx.meta[PROFILE] = unset if chosen is None else profile_file.named(chosen, profiles)
+    return ctx.meta[PROFILE]
+
+
+def _complete_profile(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+    from click.shell_completion import CompletionItem
+
+    from adapters.cli import profile
+
+    return [CompletionItem(name) for name in profile.complete(ctx, param, incomplete)]

@@ -1,0 +1,181 @@
+"""What `better-compute top` asks a server, and the one snapshot of it all."""
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from msgspec.structs import replace
+
+from adapters.cli import client, top_state
+from adapters.cli.top_state import Part, State
+
+MOST_PAGES: Final = 20
+BACK: Final = 1_000
+"""Positions of the log before now in which to look for recent events."""
+
+UNSEEN: Final = (403, 404)
+
+
+class Question(NamedTuple):
+    """A list: its path, the states of which it is asked for, whether the platform sees every tenant's.
+
+    `touched` are the beginnings of the names of events after which it may have changed.
+    """
+
+    path: str
+    touched: tuple[str, ...]
+    states: tuple[str, ...] = ("",)
+    of_fleet: bool = True
+
+
+QUESTIONS: Final[Mapping[str, Question]] = {
+    "capacity": Question("/v1/capacity", ("reservation.", "node.", "pool.", "offering.", "quota."), of_fleet=False),
+    "pools": Question("/v1/pools", ("pool.",)),
+    "reservations": Question(
+        "/v1/reservations",
+        ("reservation.",),
+        ("pending", "awaiting-confirmation", "placed", "binding", "active", "releasing"),
+    ),
+    "nodes": Question("/v1/nodes", ("node.",)),
+    "instances": Question(
+        "/v1/instances", ("instance.",), ("pending", "provisioning", "running", "stopping", "unknown", "failed")
+    ),
+}
+"""By the name of the part of the state that they fill."""
+
+STREAM: Final = "/v1/events/stream"
+
+Fold = Callable[[State], State]
+"""What an answer makes of a state, which may be another by then than when it was asked for."""
+
+
+class Asker:
+    """Asks the questions, one after the other.
+
+    `position` is that of the log in the first answer; `now` is the server's time. Each raises client.Trouble.
+    """
+
+    def __init__(self, api: client.Client, scope: str | None) -> None:
+        self._api = api
+        self._scope = scope
+        self._ahead_ms = 0
+        self.position = 0
+
+    def first(self) -> Fold:
+        """Capacity, and from it whether to ask for the whole fleet: only who owns pools may be the platform.
+
+        A tenant is not made to ask what would be refused, for refusals are kept in its audit log.
+        """
+        fold = self.ask("capacity")
+        if self._scope is None:
+            owner = any("total" in row for row in fold(State(server="")).rows("capacity"))
+            self._scope = "fleet" if owner and self._sees_fleet() else "tenant"
+        scope = self._scope
+        return lambda state: replace(fold(state), scope=scope)
+
+    def ask(self, name: str, seen: int = 0) -> Fold:
+        """One list, or that the caller may not see it; `seen` is the position of which the answer must know."""
+        question = QUESTIONS[name]
+        rows: list[Any] = []
+        whole = True
+        try:
+            for wanted in question.states:
+                query = ({"state": wanted} if wanted else {}) | ({"waitFor": str(seen)} if seen else {})
+                found, complete = self._pages(question, query)
+                rows += found
+                whole = whole and complete
+        except client.Refused as refusal:
+            if refusal.status not in UNSEEN:
+                raise
+            return lambda state: answered(top_state.refused(state, name), self.now())
+        if name == "capacity" and rows:
+            self._set_clock(rows[0]["at"])
+        part = Part(tuple(rows), whole)
+        return lambda state: answered(top_state.told(state, name, part), self.now())
+
+    def stream(self) -> dict[str, str]:
+        """The query of the stream of events: it begins a little before the first answer."""
+        after = {"after": str(max(0, self.position - BACK))}
+        return after | ({"scope": "fleet"} if self._scope == "fleet" else {})
+
+    def now(self) -> int:
+        return _local() + self._ahead_ms
+
+    def _set_clock(self, at: int) -> None:
+        """What is less than a second may as well be the way here."""
+        ahead = at - _local()
+        self._ahead_ms = ahead if abs(ahead) >= 1_000 else 0
+
+    def _sees_fleet(self) -> bool:
+        try:
+            self._api.send("GET", QUESTIONS["reservations"].path, query={"scope": "fleet", "limit": "1"})
+        except client.Refused as refusal:
+            if refusal.status not in UNSEEN:
+                raise
+            return False
+        return True
+
+    def _pages(self, question: Question, query: dict[str, str]) -> tuple[list[Any], bool]:
+        rows: list[Any] = []
+        if question.of_fleet:
+            query = query | {"limit": "1000"} | ({"scope": "fleet"} if self._scope == "fleet" else {})
+        for _ in range(MOST_PAGES):
+            answer = self._api.send("GET", question.path, query=query)
+            self.position = self.position or int(answer.headers.get("X-Position") or 0)
+            rows += answer.body["items"]
+            if not answer.body.get("nextCursor"):
+                return rows, True
+            query = query | {"cursor": answer.body["nextCursor"]}
+        return rows, False
+
+
+class Feed:
+    """A sink that tells the events of a stream as they come, and keeps the id of the last."""
+
+    def __init__(self, told: Callable[[Any], None]) -> None:
+        self._told = told
+        self._rest = b""
+        self.last = ""
+
+    def write(self, piece: bytes) -> None:
+        *whole, self._rest = (self._rest + piece).split(b"\n\n")
+        for block in whole:
+            fields = {name: value for name, _, value in (line.partition(b": ") for line in block.split(b"\n"))}
+            if b"data" in fields:
+                self._told(json.loads(fields[b"data"]))
+                self.last = fields[b"id"].decode()
+
+    def flush(self) -> None:
+        pass
+
+    def again(self) -> None:
+        """A new stream begins: what was left of the last one is nothing."""
+        self._rest = b""
+
+
+def answered(state: State, at: int) -> State:
+    return replace(state, answered_at=at, trouble="")
+
+
+def snapshot(api: client.Client, quick: client.Client, scope: str | None) -> State:
+    """All of it once; raises client.Trouble. `quick` gives up soon: a stream of events has no end of its own."""
+    asker = Asker(api, scope)
+    state = asker.first()(State(server=api.server))
+    for name in QUESTIONS:
+        state = state if name == "capacity" else asker.ask(name)(state)
+    found: list[Any] = []
+    try:
+        quick.send("GET", STREAM, query=asker.stream(), sink=Feed(found.append))
+    except client.Refused as refusal:
+        if refusal.status in UNSEEN:
+            state = top_state.refused(state, "events")
+    except client.Failed:
+        pass  # it has said all that there was to say
+    for event in found:
+        state = top_state.happened(state, event)
+    return state
+
+
+def _local() -> int:
+    return round(time.time() * 1000)

@@ -1,0 +1,23 @@
+"""A directory in the navigation stands for its pages, in the order of their names: `decisions/`."""
+
+from pathlib import Path
+from typing import Any
+
+
+def on_config(config: Any) -> Any:
+    config.nav = [_opened(entry, Path(config.docs_dir)) for entry in config.nav]
+    return config
+
+
+def _opened(entry: Any, docs: Path) -> Any:
+    if not isinstance(entry, dict):
+        return entry
+    return {title: _pages(docs, to) if _is_directory(to) else to for title, to in entry.items()}
+
+
+def _is_directory(target: Any) -> bool:
+    return isinstance(target, str) and target.endswith("/")
+
+
+def _pages(docs: Path, directory: str) -> list[str]:
+    return [f"{directory}{page.name}" for page in sorted((docs / directory).glob("*.md"))]
