@@ -60,6 +60,7 @@ from queries import join_tokens as join_token_queries
 from queries import leases as lease_queries
 from queries import node_commands as node_command_queries
 from queries import nodes as node_queries
+from queries import offerings as offering_queries
 from queries import pools as pool_queries
 from queries import projects as project_queries
 from queries import quotas as quota_queries
@@ -72,6 +73,7 @@ OPERATIONS: Final[dict[str, operation.Operation]] = operation.table(
     pools.OPERATIONS,
     pool_queries.OPERATIONS,
     offerings.OPERATIONS,
+    offering_queries.OPERATIONS,
     evicting.OPERATIONS,
     projects.OPERATIONS,
     project_queries.OPERATIONS,

@@ -47,6 +47,7 @@ HELPED: Final = {
 GROUPS: Final = {
     "sites": "Places with nodes.",
     "pools": "Sets of nodes, and the tenants they are offered to.",
+    "offerings": "A pool as one tenant has it: its quota, and what is used of it.",
     "projects": "Groupings of what a tenant claims.",
     "quotas": "What tenants and projects may hold at once.",
     "budgets": "GPU-hours that tenants and projects may spend.",

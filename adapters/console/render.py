@@ -16,6 +16,8 @@ PAGES: Final = {
     "pool": "/pools/",
     "prj": "/projects/",
     "poff": "/offerings/",
+    "flv": "/flavors/",
+    "img": "/images/",
 }
 """The page of a thing, by its id's prefix; what has none has its story in the audit."""
 
@@ -30,6 +32,8 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters.update({filter.__name__: filter for filter in FILTERS})
+    made.filters["spelt"] = lambda name: (name, words(name))
+    made.filters["same"] = lambda name: (name, name)
     return made
 
 

@@ -6,7 +6,9 @@ from .page import File, Page
 from .pages import (
     audit,
     calendar,
+    flavors,
     fleet,
+    images,
     instances,
     nodes,
     offerings,
@@ -25,6 +27,8 @@ PAGES: Final[tuple[Page, ...]] = (
     *reserve.PAGES,
     *reservations.PAGES,
     *instances.PAGES,
+    *flavors.PAGES,
+    *images.PAGES,
     *nodes.PAGES,
     *sites.PAGES,
     *pools.PAGES,
@@ -35,7 +39,7 @@ PAGES: Final[tuple[Page, ...]] = (
     *audit.PAGES,
 )
 
-PARTS: Final[tuple[Page, ...]] = (*reserve.PARTS,)
+PARTS: Final[tuple[Page, ...]] = (*reserve.PARTS, *instances.PARTS)
 """What htmx asks for by itself."""
 
 FILES: Final[tuple[File, ...]] = (*fleet.FILES, *usage.FILES)
