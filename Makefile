@@ -4,7 +4,7 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 
 .PHONY: install demo test lint types contracts check bench bench-store bench-growth bench-agents bench-place bench-iam \
-	bench-instances torture histories docs lock clean
+	bench-instances bench-processes torture histories docs lock clean
 
 install: $(INSTALLED)
 
@@ -51,6 +51,9 @@ bench-iam: install
 bench-instances: install
 	$(BIN)/python -m tests.bench.images
 	$(BIN)/python -m tests.bench.instances
+
+bench-processes: install
+	$(BIN)/python -m tests.bench.processes
 
 bench-growth: install
 	$(BIN)/python -m tests.bench.growth

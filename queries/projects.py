@@ -7,6 +7,7 @@ from queries.reading import Reader, filters, one
 
 
 class List(KnownListing, frozen=True, kw_only=True):
+    id: str | None = None
     archived: bool | None = None
 
 
@@ -17,7 +18,9 @@ class Get(Known, frozen=True, kw_only=True):
 ROWS = past.rows(
     "projects",
     mine="(%(tenant)s::text IS NULL OR tenant_id = %(tenant)s)",
-    wanted="(%(archived)s::boolean IS NULL OR archived = %(archived)s)",
+    wanted="""
+    (%(id)s::text IS NULL OR projects.id = %(id)s) AND (%(archived)s::boolean IS NULL OR archived = %(archived)s)
+    """,
 )
 
 

@@ -1,5 +1,6 @@
 """What a form says, as the JSON that the API takes: `devices[0].count=8`, `durationSeconds=8h`, dates as instants."""
 
+import base64
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -10,8 +11,10 @@ from domain import errors
 MOST_ENTRIES: Final = 64
 """Of one list in a form."""
 
-_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9]*((\.[A-Za-z][A-Za-z0-9]*)|(\[[0-9]{1,2}\])|(\{\})|(\[\]))*")
-_STEP: Final = re.compile(r"[A-Za-z][A-Za-z0-9]*|\[[0-9]+\]")
+_NAME: Final = re.compile(
+    r"[A-Za-z][A-Za-z0-9]*((\.[A-Za-z][A-Za-z0-9]*)|(\[[0-9]{1,2}\])|(\{[A-Za-z.]*\})|(\[\]))*(:(base64|null|empty))?"
+)
+_STEP: Final = re.compile(r"[A-Za-z][A-Za-z0-9]*|\[[0-9]+\]|\{[A-Za-z.]+\}")
 _INSTANT: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,3})?)?")
 _SPAN: Final = re.compile(r"(\d+(?:\.\d+)?) *([smhd])")
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -20,7 +23,9 @@ _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 def document(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
     """Of names that begin with a letter; what was left empty is left out.
 
-    `x[]` is a list in one field, by commas; `x{}` a map, a line `key=value` for each member. Raises Malformed.
+    `x[]` is a list in one field, by commas; `x{}` a map, a line `key=value` for each member, `x{a.b}` one member of it.
+    `x:base64` is text that goes as base64; `x:null` and `x:empty` are null and {}, whatever they hold.
+    Raises Malformed.
     """
     found: dict[Any, Any] = {}
     for name, value in pairs:
@@ -35,8 +40,8 @@ def document(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
 
 
 def _put(found: dict[Any, Any], name: str, value: str) -> None:
-    bare = name.removesuffix("[]").removesuffix("{}")
-    steps = [int(step[1:-1]) if step[0] == "[" else step for step in _STEP.findall(bare)]
+    bare, _, as_ = name.partition(":")
+    steps = [_step(step) for step in _STEP.findall(bare.removesuffix("[]").removesuffix("{}"))]
     here = found
     for step in steps[:-1]:
         below = here.setdefault(step, {})
@@ -45,7 +50,17 @@ def _put(found: dict[Any, Any], name: str, value: str) -> None:
         here = below
     if steps[-1] in here:
         raise errors.Malformed(f"the field {name!r} came twice")
-    here[steps[-1]] = _value(name, str(steps[-1]), value)
+    here[steps[-1]] = _said(as_, value) if as_ else _value(name, str(steps[-1]), value)
+
+
+def _step(text: str) -> int | str:
+    return int(text[1:-1]) if text[0] == "[" else text.strip("{}")
+
+
+def _said(as_: str, value: str) -> Any:
+    if as_ == "base64":
+        return base64.b64encode(value.replace("\r\n", "\n").encode()).decode()
+    return None if as_ == "null" else {}
 
 
 def _value(name: str, last: str, value: str) -> Any:
