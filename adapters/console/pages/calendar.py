@@ -138,6 +138,7 @@ def _hardware(ask: Ask, view: View, wanted: Wanted, node: Any, gap_ms: int) -> F
         nodes, following = [], ""
     if not nodes:
         return None
+    nodes.sort(key=lambda one: (one["name"], one["id"]))
     devices = {one["id"]: calendar_lines.labels(_devices(ask, one["id"], wanted)) for one in nodes}
     few = sum(map(len, devices.values())) <= OPEN or node is not None
     opened = _opened(wanted.open, [one["id"] for one in nodes], few=few)
@@ -149,6 +150,7 @@ def _hardware(ask: Ask, view: View, wanted: Wanted, node: Any, gap_ms: int) -> F
             Node(
                 id=one["id"],
                 name=one["name"],
+                href=f"/nodes/{one['id']}",
                 devices=devices[one["id"]],
                 bookings=_of_class(bookings, devices[one["id"]], wanted),
                 known_until=known_until,

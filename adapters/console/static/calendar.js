@@ -89,8 +89,9 @@
     const { from, seconds } = spanned();
     const asked = new URLSearchParams({ poolId: chart().dataset.pool, durationSeconds: seconds });
     if (from) asked.set("startsAt", from);
-    addEventListener("click", (event) => { event.preventDefault(); event.stopPropagation(); }, { capture: true, once: true });
-    setTimeout(() => removeEventListener("click", () => {}), 0);
+    const noClick = (event) => { event.preventDefault(); event.stopPropagation(); };
+    addEventListener("click", noClick, { capture: true, once: true });
+    setTimeout(() => removeEventListener("click", noClick, { capture: true }), 0);
     stop();
     if (seconds >= 60) location.assign(`/reserve?${asked}`);
   });
