@@ -4,7 +4,7 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 
 .PHONY: install demo test lint types contracts check bench bench-store bench-growth bench-agents bench-place bench-iam \
-	bench-instances bench-processes torture histories docs lock clean
+	bench-instances bench-processes bench-console torture histories docs lock clean
 
 install: $(INSTALLED)
 
@@ -51,6 +51,9 @@ bench-iam: install
 bench-instances: install
 	$(BIN)/python -m tests.bench.images
 	$(BIN)/python -m tests.bench.instances
+
+bench-console: install
+	$(BIN)/python -m tests.bench.console
 
 bench-processes: install
 	$(BIN)/python -m tests.bench.processes
