@@ -76,4 +76,4 @@ lock: install
 		--no-emit-index-url --no-emit-find-links --no-header --quiet --output-file requirements.lock
 
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .site
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .site .artifacts
