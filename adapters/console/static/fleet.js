@@ -152,6 +152,7 @@
     }
     height = y + deep + 4;
     extent.style.height = `${height}px`;
+    box.style.height = `${height + 12}px`;
     focus = Math.max(0, cells.findIndex((cell) => cell.node.id === at));
     explain(counts);
     const count = cells.length.toLocaleString("en");

@@ -1,0 +1,2 @@
+// The form of a claim: its classes follow the pool.
+"use strict";
