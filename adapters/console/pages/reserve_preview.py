@@ -12,6 +12,7 @@ from domain import errors
 MOST_NODES: Final = 8
 MOST_OBSTACLES: Final = 6
 LATER_TRIED: Final = 3
+SPREAD_OVER: Final = (2, 4, 8, 16)
 LOOKED_AT: Final = 100
 HOLDING: Final = ("active", "binding", "placed")
 HEADLINES: Final = {
@@ -47,7 +48,8 @@ def look(ask: Ask, said: Said) -> dict[str, Any]:
         found = ask("reservations.preview", **asked)
     except errors.Refusal as refusal:
         return shown | {"problem": _problem(refusal, said)}
-    return shown | {"found": found, **told(found, said, asked), "later": _later(ask, found, said, asked)}
+    others = [_later(ask, found, said, asked), _spread(ask, found, said, asked)]
+    return shown | {"found": found, **told(found, said, asked), "others": [one for one in others if one]}
 
 
 def told(found: Mapping[str, Any], said: Said, asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -58,18 +60,20 @@ def told(found: Mapping[str, Any], said: Said, asked: Mapping[str, Any]) -> dict
         "tone": tone,
         "names": [one["nodeName"] for one in placed][:MOST_NODES],
         "more_nodes": max(0, len(placed) - MOST_NODES),
-        "endless": not placed and found["earliestStart"] is None and not _queued(found),
+        "endless": _endless(found),
         "seconds": (seconds := _number(asked["durationSeconds"])),
         "gpu_hours": found["gpuCount"] * seconds / 3600,
         "obstacles": [{"of": one, "help": _help(one, found, said)} for one in _obstacles(found)],
         "more_obstacles": max(0, len(found["obstacles"]) - MOST_OBSTACLES),
         "instead": _instead(found, said),
+        "limits": [peak for peak in found["quota"] if peak["limit"] is not None],
     }
 
 
-def _queued(found: Mapping[str, Any]) -> bool:
-    """Who has more ahead than the server reckons with is promised no start either, but not for ever."""
-    return any(one["kind"] == "queue" for one in found["obstacles"])
+def _endless(found: Mapping[str, Any]) -> bool:
+    """It fits nowhere within a year. Who has more ahead than the server reckons with is promised no start either."""
+    queued = any(one["kind"] == "queue" for one in found["obstacles"])
+    return not found["placement"] and found["earliestStart"] is None and not queued
 
 
 def _obstacles(found: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -92,9 +96,10 @@ def _instead(found: Mapping[str, Any], said: Said) -> list[Help]:
     return can
 
 
-def _from(said: Said, start: int) -> Help:
+def _from(said: Said, start: int, why: str = "") -> Help:
     at = render.iso(-(-start // 1000) * 1000)
-    return with_(said, f"Start at {at.replace('T', ' ')} UTC", startsAt=at, maxPendingSeconds="")
+    label = f"Start at {at.replace('T', ' ')} UTC{why}"
+    return with_(said, label, startsAt=at, maxPendingSeconds="")
 
 
 def _later(ask: Ask, found: Mapping[str, Any], said: Said, asked: Mapping[str, Any]) -> Help | None:
@@ -106,7 +111,25 @@ def _later(ask: Ask, found: Mapping[str, Any], said: Said, asked: Mapping[str, A
     ends = sorted({one["endsAt"] for some in held for one in some["items"] if one["endsAt"] is not None})
     for end in ends[:LATER_TRIED]:
         if ask("reservations.preview", **{**asked, "startsAt": end})["state"] == "placed":
-            return _from(said, end)
+            return _from(said, end, ", when yours have given back the quota")
+    return None
+
+
+def _spread(ask: Ask, found: Mapping[str, Any], said: Said, asked: Mapping[str, Any]) -> Help | None:
+    """The same on more nodes, where no node is as large as one line of it."""
+    lines, nodes = asked["devices"], _number(asked.get("nodes", 1))
+    if not _endless(found) or len(lines) != 1 or nodes != 1 or "topology" in asked:
+        return None
+    whole = _number(lines[0].get("count", ""))
+    for many in SPREAD_OVER:
+        each = {**asked, "devices": [{**lines[0], "count": whole // many}], "nodes": many}
+        if whole % many or not whole:
+            break
+        if not _endless(ask("reservations.preview", **each)):
+            field = next(name for name in said if name.endswith("].count"))
+            return with_(
+                said, f"Take {whole // many} on each of {many} nodes", **{field: str(whole // many), "nodes": str(many)}
+            )
     return None
 
 
