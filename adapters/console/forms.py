@@ -16,7 +16,7 @@ _NAME: Final = re.compile(
 )
 _STEP: Final = re.compile(r"[A-Za-z][A-Za-z0-9]*|\[[0-9]+\]|\{[A-Za-z.]+\}")
 _INSTANT: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,3})?)?")
-_SPAN: Final = re.compile(r"(\d+(?:\.\d+)?) *([smhd])")
+_SPAN: Final = re.compile(r"(\d{1,9}(?:\.\d{1,3})?) *([smhd])")
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
@@ -70,9 +70,15 @@ def _value(name: str, last: str, value: str) -> Any:
         return dict(_member(name, line) for line in value.splitlines() if line.strip())
     if _INSTANT.fullmatch(value.strip()):
         return instant(value.strip())
-    if last.endswith("Seconds") and (match := _SPAN.fullmatch(value.strip())):
-        return int(float(match[1]) * _SECONDS[match[2]])
-    return value
+    return _seconds(value) if last.endswith("Seconds") else value
+
+
+def _seconds(text: str) -> int | str:
+    """Of `90m`, `1.5h`, `1d 12h`; what is no span stays as it is."""
+    pieces = _SPAN.findall(text)
+    if not pieces or _SPAN.sub("", text).strip():
+        return text
+    return int(sum(float(number) * _SECONDS[unit] for number, unit in pieces))
 
 
 def _member(name: str, line: str) -> tuple[str, str]:

@@ -21,6 +21,7 @@ def build(ask: Ask) -> dict[str, Any]:
         "said": said,
         "unseen": unseen,
         "rows": reserve_form.rows(said),
+        "most_rows": reserve_form.MOST_ROWS,
         "more": reserve_form.has_more(said),
         "key": secrets.token_hex(16),
         **reserve_preview.look(ask, said),

@@ -45,8 +45,9 @@ def offer(ask: Ask) -> dict[str, Any]:
 def _sold(pool: Mapping[str, Any], capacity: list[Mapping[str, Any]]) -> dict[str, Any]:
     rows = {row["resource"]: row for row in capacity if row["poolId"] == pool["id"]}
     classes = pool_of.sold(pool["class"], pool["sharing"])
-    free = [f"{name} {rows[name]['available']} of {_whole(rows[name])}" for name in classes if name in rows]
-    return {"classes": classes, "binding": binding(pool), "free": ", ".join(free)}
+    main = rows.get(classes[0])
+    free = f"{main['available']} of {_whole(main)} {classes[0]} free" if main else ""
+    return {"classes": classes, "binding": binding(pool), "free": free}
 
 
 def _whole(row: Mapping[str, Any]) -> int:
@@ -112,11 +113,13 @@ def _shown(name: str, text: str) -> str:
 
 
 def exact(seconds: int) -> str:
-    """In the largest unit that it is a whole number of, as the form reads it."""
-    for unit, size in (("d", 86_400), ("h", 3600), ("m", 60)):
-        if seconds and seconds % size == 0 and (unit != "d" or seconds >= 2 * size):
-            return f"{seconds // size}{unit}"
-    return f"{seconds}s"
+    """As one would type it: 1d12h."""
+    pieces = []
+    for unit, size in (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1)):
+        if seconds >= size:
+            pieces.append(f"{seconds // size}{unit}")
+            seconds %= size
+    return "".join(pieces) or "0s"
 
 
 def rows(said: Mapping[str, str]) -> list[int]:

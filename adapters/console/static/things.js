@@ -33,7 +33,7 @@
 
   // A form that was refused is another one when it is sent again: one that was not heard is the same.
   document.addEventListener("htmx:afterRequest", (event) => {
-    const key = event.target.elements?._key;
+    const key = (event.target.form || event.target).elements?._key;
     const status = event.detail.xhr?.status || 0;
     if (key && status >= 400 && status < 500) key.value = Array.from(crypto.getRandomValues(new Uint32Array(4)), (n) => n.toString(16).padStart(8, "0")).join("");
   });
