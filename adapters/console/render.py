@@ -70,7 +70,7 @@ def amount(value: float | None) -> str:
     """A number as people read it: 8,388,608; 12.5."""
     if value is None:
         return "–"
-    return f"{value:,}" if float(value).is_integer() else f"{value:,.2f}"
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.2f}"
 
 
 def short(id: str) -> str:
