@@ -3,7 +3,7 @@
 import base64
 import re
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any, Final
 
 from domain import errors
@@ -12,7 +12,7 @@ MOST_ENTRIES: Final = 64
 """Of one list in a form."""
 
 _NAME: Final = re.compile(
-    r"[A-Za-z][A-Za-z0-9]*((\.[A-Za-z][A-Za-z0-9]*)|(\[[0-9]{1,2}\])|(\{[A-Za-z.]*\})|(\[\]))*(:(base64|null|empty))?"
+    r"[A-Za-z][A-Za-z0-9]*((\.[A-Za-z][A-Za-z0-9]*)|(\[[0-9]{1,2}\])|(\{[A-Za-z.]*\})|(\[\]))*(:(base64|null|empty|day))?"
 )
 _STEP: Final = re.compile(r"[A-Za-z][A-Za-z0-9]*|\[[0-9]+\]|\{[A-Za-z.]+\}")
 _INSTANT: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,3})?)?")
@@ -24,7 +24,8 @@ def document(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
     """Of names that begin with a letter; what was left empty is left out.
 
     `x[]` is a list in one field, by commas; `x{}` a map, a line `key=value` for each member, `x{a.b}` one member of it.
-    `x:base64` is text that goes as base64; `x:null` and `x:empty` are null and {}, whatever they hold.
+    `x:base64` is text that goes as base64, `x:day` a date that goes as its beginning; `x:null` and `x:empty` are null
+    and {}, whatever they hold.
     Raises Malformed.
     """
     found: dict[Any, Any] = {}
@@ -50,16 +51,18 @@ def _put(found: dict[Any, Any], name: str, value: str) -> None:
         here = below
     if steps[-1] in here:
         raise errors.Malformed(f"the field {name!r} came twice")
-    here[steps[-1]] = _said(as_, value) if as_ else _value(name, str(steps[-1]), value)
+    here[steps[-1]] = _said(bare, as_, value) if as_ else _value(name, str(steps[-1]), value)
 
 
 def _step(text: str) -> int | str:
     return int(text[1:-1]) if text[0] == "[" else text.strip("{}")
 
 
-def _said(as_: str, value: str) -> Any:
+def _said(name: str, as_: str, value: str) -> Any:
     if as_ == "base64":
         return base64.b64encode(value.replace("\r\n", "\n").encode()).decode()
+    if as_ == "day":
+        return day(name, value)
     return None if as_ == "null" else {}
 
 
@@ -94,6 +97,14 @@ def instant(text: str) -> int:
         return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1000)
     except ValueError:
         raise errors.Invalid("instant", f"{text!r} is no date and time") from None
+
+
+def day(name: str, text: str) -> int:
+    """Epoch milliseconds of the beginning of a day in UTC."""
+    try:
+        return instant(f"{date.fromisoformat(text.strip()).isoformat()}T00:00")
+    except ValueError:
+        raise errors.Invalid(name, f"{text[:80]!r} is no date, such as 2026-12-31") from None
 
 
 def _lists(value: Any) -> Any:

@@ -81,7 +81,7 @@ def visit(browser: Browser, demo: dict[str, Any]) -> Iterator[Visit]:
         page = visitor.go("/sign-in")
         page.get_by_label("Token").fill(demo["tokens"][who])
         page.get_by_role("button", name="Sign in").click()
-        page.get_by_role("navigation", name="Pages").wait_for(state="attached")
+        page.locator("#nav").wait_for(state="attached")
         return visitor
 
     yield signed_in

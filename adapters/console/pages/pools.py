@@ -42,17 +42,20 @@ def one(ask: Ask) -> dict[str, Any]:
     owns = shown["ownerTenantId"] == me
     visible = ask.may("pools.get", id=id)
     offers = ask.if_may("pools.offers", id=id, limit=200) if visible else None
+    members = seen.several(ask, "nodes.list", poolId=id, limit=SHOWN) if owns or _wide(ask) else []
+    queue = seen.several(ask, "reservations.list", poolId=id, state="pending", order="asc", limit=SHOWN)
+    in_use = {"pools.retire"} if members or queue else set()
     return {
         "of": shown,
         "owns": owns,
         "capacity": _capacity(ask, id)[id] if visible and not shown["retired"] else [],
         "site": ask.if_may("sites.get", id=shown["siteId"]),
-        "members": seen.several(ask, "nodes.list", poolId=id, limit=SHOWN) if owns or _wide(ask) else [],
-        "queue": seen.several(ask, "reservations.list", poolId=id, state="pending", order="asc", limit=SHOWN),
+        "members": members,
+        "queue": queue,
         "held": seen.several(ask, "allocations.list", poolId=id, order="desc", limit=SHOWN),
         "offers": offers["items"] if offers else [],
         "mine": next((one for one in offers["items"] if one["tenantId"] == me), None) if offers else None,
-        "may": ask.offered(*RUNS, id=id) if owns and not shown["retired"] else set(),
+        "may": ask.offered(*RUNS, id=id) - in_use if owns and not shown["retired"] else set(),
         "may_reserve": ask.as_of is None and not shown["retired"] and visible and ask.may("reservations.create"),
         "sold": sold(shown),
         "checks": get_args(node_command.Check),
