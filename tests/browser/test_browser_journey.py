@@ -5,7 +5,7 @@ from typing import Any
 
 import httpx
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Locator, Page, expect
 
 from conftest import Visit
 
@@ -50,12 +50,12 @@ def test_a_tenant_reserves_watches_releases_and_replays_it(
 ) -> None:
     visitor = visit("acme", width, dark)
     page = visitor.go("/reserve")
-    pool = page.get_by_label("Pool", exact=True)
-    pool.select_option(label=re.compile("^h100 "))
+    pool = page.locator("select[name=poolId]")
+    pool.select_option(pool.locator("option", has_text=re.compile(r"^\s*h100 ")).get_attribute("value"))
     page.get_by_label("Count").first.fill("8")
     page.get_by_label("For how long").fill("2h")
     preview = page.get_by_role("region", name="Preview")
-    expect(preview).to_contain_text("16.0 GPU-hours of 8 GPUs")
+    expect(preview).to_contain_text("16 GPU-hours: 8 GPUs for 2 h")
     visitor.look("reserve")
     page.get_by_role("button", name="Reserve", exact=True).click()
     page.wait_for_url(re.compile(r"/reservations/rsv_\w+"))
@@ -75,11 +75,11 @@ def test_a_tenant_reserves_watches_releases_and_replays_it(
     expect(now).to_contain_text("released")
 
     page = visitor.go(f"/audit/streams/{reservation}")
-    expect(page.get_by_role("listitem").filter(has_text="Released")).to_have_count(1)
+    expect(told(page, "Released")).to_have_count(1)
     visitor.look("story")
-    page.get_by_role("listitem").filter(has_text="Activated").get_by_role("link", name=re.compile("^as of")).click()
+    told(page, "Activated").get_by_role("link", name=re.compile("^as of")).click()
     expect(page.get_by_text("As it was known at position")).to_be_visible()
-    expect(page.get_by_role("listitem").filter(has_text="Released")).to_have_count(0)
+    expect(told(page, "Released")).to_have_count(0)
     position = re.search(r"asOf=(%40|@)(\d+)", page.url)
     assert position is not None
     page = visitor.go(f"/reservations/{reservation}?asOf=@{position[2]}")
@@ -92,7 +92,8 @@ def test_a_tenant_reserves_watches_releases_and_replays_it(
 def test_an_auditor_searches_the_log_and_sees_it_proved(visit: Visit, width: int, dark: bool) -> None:
     visitor = visit("auditor", width, dark)
     page = visitor.go("/audit")
-    page.get_by_label("Event").fill("node.joined.1")
+    page.get_by_text("More filters").click()
+    page.locator("input[name=type]").fill("node.joined.1")
     page.get_by_role("button", name="Search").click()
     expect(page.get_by_role("row").filter(has_text="joined").first).to_be_visible()
     visitor.look("audit")
@@ -121,6 +122,11 @@ def test_a_page_that_is_left_behind_says_so(visit: Visit) -> None:
     page.context.set_offline(False)
     expect(page.get_by_text(re.compile("^Not live"))).to_be_hidden()
     visitor.complaints.clear()
+
+
+def told(page: Page, what: str) -> Locator:
+    """The entry of a story that says this happened."""
+    return page.get_by_role("listitem").filter(has=page.locator("p > strong", has_text=re.compile(f"^{what}$")))
 
 
 def short(id: str) -> str:
