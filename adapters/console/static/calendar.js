@@ -13,7 +13,7 @@
     for (const link of all) link.setAttribute("tabindex", link === here ? "0" : "-1");
   };
   const middle = (link) => {
-    const box = link.querySelector("svg").getBoundingClientRect();
+    const box = link.querySelector("rect").getBoundingClientRect();
     return { x: box.left + box.width / 2, y: box.top + box.height / 2, left: box.left, right: box.right };
   };
   const next = (from, key) => {
