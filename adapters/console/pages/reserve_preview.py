@@ -42,7 +42,7 @@ def look(ask: Ask, said: Said) -> dict[str, Any]:
     try:
         asked = forms.document(said.items())
         if not str(asked["poolId"]).isprintable():
-            raise errors.NotFound("pool", ascii(asked["poolId"])[:80], "poolId")
+            raise errors.NotFound("pool", str(asked["poolId"]).encode("unicode_escape").decode()[:80], "poolId")
         if not ask.may("reservations.preview", poolId=asked["poolId"]) and ask.may("pools.get", id=asked["poolId"]):
             return shown
         found = ask("reservations.preview", **asked)
@@ -178,7 +178,10 @@ def with_(said: Said, label: str, **changed: str) -> Help:
 
 
 def _problem(refusal: errors.Refusal, said: Said) -> dict[str, Any]:
-    wrong = [{"field": one.field, "label": label(one.field), "message": one.message} for one in refusal.errors]
+    wrong = [
+        {"field": one.field, "label": label(one.field), "message": one.message, "hint": HINTS.get(one.field, "")}
+        for one in refusal.errors
+    ]
     return {"code": refusal.code, "detail": refusal.detail, "errors": wrong, "help": _corrected(refusal.errors, said)}
 
 
@@ -221,4 +224,11 @@ LABELS: Final = {
     "labels": "Labels",
     "topology": "Topology",
     "binding": "Binding",
+}
+HINTS: Final = {
+    "durationSeconds": "Write 90m, 8h or 2d: a minute at least, 366 days at most.",
+    "maxPendingSeconds": "Write 30m, 8h or 1d, or 0s for now or never.",
+    "leaseSeconds": "Write 30s, 10m or 1h: 30 seconds at least, a day at most.",
+    "startsAt": "Leave it empty to start now.",
+    "topology": "Name one of the two labels.",
 }

@@ -65,6 +65,11 @@
     history.replaceState(null, "", `/reserve?${new URLSearchParams(said)}`);
     typed(form);
   });
+  // What others do changes it too; htmx's own throttle would hold up what is typed as well.
+  let soon = null;
+  document.addEventListener("shown", () => {
+    soon ??= setTimeout(() => { soon = null; preview.dispatchEvent(new Event("again")); }, 3000);
+  });
   const mark = () => {
     for (const field of form.querySelectorAll("[aria-invalid]")) field.removeAttribute("aria-invalid");
     for (const wrong of preview.querySelectorAll("[data-field]")) {
