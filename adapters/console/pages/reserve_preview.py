@@ -88,8 +88,9 @@ def _number(text: Any) -> int:
 def _instead(found: Mapping[str, Any], said: Said) -> list[Help]:
     """Claims that would come to more, each as the same form with one thing changed."""
     can = []
-    start = found["earliestStart"]
-    if start is not None and not found["placement"] and ("startsAt" in said or found["state"] == "expired"):
+    start, state = found["earliestStart"], found["state"]
+    late = state == "expired" or (state == "pending" and "startsAt" in said)
+    if late and start is not None and not found["placement"]:
         can.append(_from(said, start))
     if found["state"] == "expired":
         can.append(with_(said, "Wait for room", maxPendingSeconds=""))
@@ -179,7 +180,7 @@ def with_(said: Said, label: str, **changed: str) -> Help:
 
 def _problem(refusal: errors.Refusal, said: Said) -> dict[str, Any]:
     wrong = [
-        {"field": one.field, "label": label(one.field), "message": one.message, "hint": HINTS.get(one.field, "")}
+        {"field": one.field, "label": label(one.field), "message": one.message, "hint": hint(one.field)}
         for one in refusal.errors
     ]
     return {"code": refusal.code, "detail": refusal.detail, "errors": wrong, "help": _corrected(refusal.errors, said)}
@@ -204,10 +205,15 @@ def label(field: str) -> str:
     if field.startswith("devices["):
         row, _, name = field.removeprefix("devices[").partition("].")
         if row.isdecimal():
-            return f"{LABELS.get(name, name)} of device row {int(row) + 1}"
+            return f"{LABELS.get(name, name)} of row {int(row) + 1}"
     return LABELS.get(field, field)
 
 
+def hint(field: str) -> str:
+    return SELECTOR_HINT if field.endswith(".selector") else HINTS.get(field, "")
+
+
+SELECTOR_HINT: Final = 'It is CEL over one device, as device.memoryGb >= 80 && node.labels.rack == "north-1".'
 LABELS: Final = {
     "poolId": "Pool",
     "devices": "Devices",

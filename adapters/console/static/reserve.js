@@ -38,6 +38,7 @@
       field.removeAttribute("aria-invalid");
       field.value = "";
     }
+    row.querySelector("legend").textContent = `Row ${rows.length + 1}`;
     last.after(row);
     another.hidden = rows.length + 1 >= Number(another.dataset.most);
     row.querySelector("select").focus();

@@ -102,7 +102,7 @@ def test_what_finds_no_room_would_wait_and_says_what_is_in_the_way(plane: Plane)
 
 
 def test_a_start_without_room_is_offered_where_there_is_room(plane: Plane) -> None:
-    pool_id, _ = plane.fleet()
+    pool_id, _ = plane.fleet(quota=16)
     plane.acme.reserve(pool_id, devices=[{"class": "gpu", "count": 6}])
     browser = signed(plane, plane.acme)
     for asked in ({"startsAt": str(plane.store.now() + 60_000)}, {"maxPendingSeconds": "0s"}):
@@ -135,9 +135,9 @@ def test_a_budget_is_shown_and_how_long_it_would_last(plane: Plane) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "told"),
     [
-        ("selector", "device.nothing ==", "Selector of device row 1"),
-        ("selector", "<script>alert(1)</script>", "Selector of device row 1"),
-        ("count", "some", "Count of device row 1: expected an integer"),
+        ("selector", "device.nothing ==", "Selector of row 1"),
+        ("selector", "<script>alert(1)</script>", "Selector of row 1"),
+        ("count", "some", "Count of row 1: expected an integer"),
         ("durationSeconds", "long", "For how long: expected an integer, got text. Write 90m"),
         ("startsAt", "1000", "Starts: lies in the past"),
         ("nodes", "2000", "Nodes: expected an integer <= 1024"),
