@@ -73,7 +73,7 @@ def _value(name: str, last: str, value: str) -> Any:
         return dict(_member(name, line) for line in value.splitlines() if line.strip())
     if _INSTANT.fullmatch(value.strip()):
         return instant(value.strip())
-    return _seconds(value) if last.endswith("Seconds") else value
+    return _seconds(value.strip()) if last.endswith("Seconds") else value.strip()
 
 
 def _seconds(text: str) -> int | str:

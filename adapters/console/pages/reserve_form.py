@@ -84,6 +84,8 @@ def filled(ask: Ask, offered: Mapping[str, Any]) -> tuple[Said, str]:
         said |= {"devices[0].class": pool["classes"][0], "devices[0].count": "1"}
     if pool is not None:
         said.setdefault("binding", pool["binding"])
+        if like and said.get("maxPendingSeconds") == str(pool["policy"]["maxPending"]):
+            del said["maxPendingSeconds"]
     said.setdefault("durationSeconds", "8h")
     said.setdefault("nodes", "1")
     return {name: _shown(name, text) for name, text in said.items()}, unseen

@@ -42,7 +42,7 @@ def look(ask: Ask, said: Said) -> dict[str, Any]:
     try:
         asked = forms.document(said.items())
         if not str(asked["poolId"]).isprintable():
-            raise errors.NotFound("pool", ascii(asked["poolId"])[:80], "poolId")
+            raise errors.NotFound("pool", str(asked["poolId"]).encode("unicode_escape").decode()[:80], "poolId")
         if not ask.may("reservations.preview", poolId=asked["poolId"]) and ask.may("pools.get", id=asked["poolId"]):
             return shown
         found = ask("reservations.preview", **asked)
@@ -88,8 +88,9 @@ def _number(text: Any) -> int:
 def _instead(found: Mapping[str, Any], said: Said) -> list[Help]:
     """Claims that would come to more, each as the same form with one thing changed."""
     can = []
-    start = found["earliestStart"]
-    if start is not None and not found["placement"] and ("startsAt" in said or found["state"] == "expired"):
+    start, state = found["earliestStart"], found["state"]
+    late = state == "expired" or (state == "pending" and "startsAt" in said)
+    if late and start is not None and not found["placement"]:
         can.append(_from(said, start))
     if found["state"] == "expired":
         can.append(with_(said, "Wait for room", maxPendingSeconds=""))
@@ -178,7 +179,10 @@ def with_(said: Said, label: str, **changed: str) -> Help:
 
 
 def _problem(refusal: errors.Refusal, said: Said) -> dict[str, Any]:
-    wrong = [{"field": one.field, "label": label(one.field), "message": one.message} for one in refusal.errors]
+    wrong = [
+        {"field": one.field, "label": label(one.field), "message": one.message, "hint": hint(one.field)}
+        for one in refusal.errors
+    ]
     return {"code": refusal.code, "detail": refusal.detail, "errors": wrong, "help": _corrected(refusal.errors, said)}
 
 
@@ -201,10 +205,15 @@ def label(field: str) -> str:
     if field.startswith("devices["):
         row, _, name = field.removeprefix("devices[").partition("].")
         if row.isdecimal():
-            return f"{LABELS.get(name, name)} of device row {int(row) + 1}"
+            return f"{LABELS.get(name, name)} of row {int(row) + 1}"
     return LABELS.get(field, field)
 
 
+def hint(field: str) -> str:
+    return SELECTOR_HINT if field.endswith(".selector") else HINTS.get(field, "")
+
+
+SELECTOR_HINT: Final = 'It is CEL over one device, as device.memoryGb >= 80 && node.labels.rack == "north-1".'
 LABELS: Final = {
     "poolId": "Pool",
     "devices": "Devices",
@@ -221,4 +230,11 @@ LABELS: Final = {
     "labels": "Labels",
     "topology": "Topology",
     "binding": "Binding",
+}
+HINTS: Final = {
+    "durationSeconds": "Write 90m, 8h or 2d: a minute at least, 366 days at most.",
+    "maxPendingSeconds": "Write 30m, 8h or 1d, or 0s for now or never.",
+    "leaseSeconds": "Write 30s, 10m or 1h: 30 seconds at least, a day at most.",
+    "startsAt": "Leave it empty to start now.",
+    "topology": "Name one of the two labels.",
 }

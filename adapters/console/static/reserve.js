@@ -38,6 +38,7 @@
       field.removeAttribute("aria-invalid");
       field.value = "";
     }
+    row.querySelector("legend").textContent = `Row ${rows.length + 1}`;
     last.after(row);
     another.hidden = rows.length + 1 >= Number(another.dataset.most);
     row.querySelector("select").focus();
@@ -64,6 +65,11 @@
     const said = [...new FormData(form)].filter(([name, value]) => !name.startsWith("_") && value !== "");
     history.replaceState(null, "", `/reserve?${new URLSearchParams(said)}`);
     typed(form);
+  });
+  // What others do changes it too; htmx's own throttle would hold up what is typed as well.
+  let soon = null;
+  document.addEventListener("shown", () => {
+    soon ??= setTimeout(() => { soon = null; preview.dispatchEvent(new Event("again")); }, 3000);
   });
   const mark = () => {
     for (const field of form.querySelectorAll("[aria-invalid]")) field.removeAttribute("aria-invalid");
