@@ -1,5 +1,7 @@
 """The pages of instances, flavors and images: one life of an instance, and what is offered in each of its states."""
 
+import time
+
 from offers import offered
 from signed import signed
 
@@ -8,13 +10,21 @@ import given
 LONG = "w" * 63
 
 
-def running(plane: given.Plane, **fields: object) -> str:
+def until(plane: given.Plane, id: str, state: str) -> None:
+    """Its node does what it is told, until acme's instance is in this state."""
+    deadline = time.monotonic() + 20
+    while (shown := plane.acme.ok("GET", f"/v1/instances/{id}"))["state"] != state:
+        assert time.monotonic() < deadline, f"still {shown['state']}"
+        plane.wired.follower.wait(plane.wired.follower.position + 1, 0.05)
+        if shown["nodeId"]:
+            plane.report(shown["nodeId"])
+
+
+def running(plane: given.Plane) -> str:
     """acme's instance, which its node says runs."""
-    pool_id, nodes = plane.hosts()
-    id = str(plane.instance(pool_id, **fields)["id"])
-    plane.settle()
-    for node_id in nodes:
-        plane.report(node_id)
+    pool_id, _ = plane.hosts()
+    id = str(plane.instance(pool_id)["id"])
+    until(plane, id, "running")
     plane.settle()
     return id
 
@@ -47,7 +57,7 @@ def test_each_state_offers_what_it_takes(plane: given.Plane) -> None:
     assert browser.do("instances.stop", id=id).status_code == 200
     plane.settle()
     assert "instances.stop" not in offered(browser.page(here))
-    plane.report(plane.acme.ok("GET", f"/v1/instances/{id}")["nodeId"])
+    until(plane, id, "stopped")
     plane.settle()
     assert offered(browser.page(here)) == {"instances.start", "instances.delete"}
     assert browser.do("instances.start", id=id).status_code == 200
@@ -118,6 +128,7 @@ def test_an_image_waits_for_its_bytes_and_for_who_vouches(plane: given.Plane) ->
     assert offered(shown) == {"images.sign", "images.retire"}
     assert signed(plane, plane.globex).get(here).status_code == 404
     id = here.rpartition("/")[2]
+    plane.allow()
     assert browser.do("images.sign", id=id, signature="AAAA").status_code == 422
     assert browser.do("images.retire", id=id).status_code == 200
     plane.settle()

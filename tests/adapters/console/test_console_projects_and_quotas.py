@@ -28,7 +28,8 @@ def test_a_project_is_made_once_limited_and_archived_by_its_tenant(plane: given.
     page = browser.page(here)
     assert "of 100.50 GPU-hours" in page
     assert ">2026-12-31 00:00:00</time>" in page
-    assert plane.acme.ok("GET", f"/v1/quotas/project/{id}")["limits"] == {"gpu": 6}
+    (gpu,) = plane.acme.ok("GET", f"/v1/quotas/project/{id}")["resources"]
+    assert (gpu["resource"], gpu["limit"]) == ("gpu", 6)
     assert browser.do("quotas.set", **of, **{"limits:empty": "yes"}).status_code == 200
     assert browser.do("budgets.set", **of, **{"gpuHours:null": "yes"}).status_code == 200
     assert "No budget is set." in browser.page(here)
