@@ -35,7 +35,7 @@ ROWS = past.rows(
 
 
 def list_(query: List, read: Reader) -> Answer:
-    return past.listed(read, query, ROWS, filters(query, read), instance_view.view, "compute-instance")
+    return past.listed(read, query, ROWS, filters(query, read, "inst"), instance_view.view, "compute-instance")
 
 
 def get(query: Get, read: Reader) -> Answer:

@@ -50,7 +50,7 @@ def list_(query: List, read: Reader) -> Answer:
         whole = query.scope == "fleet" or state.owner_tenant_id == read.session.tenant_id
         return (pool.view if whole else pool.tenant_view)(id, state, version)
 
-    return past.listed(read, query, ROWS, filters(query, read), view, "compute-pool")
+    return past.listed(read, query, ROWS, filters(query, read, "pool"), view, "compute-pool")
 
 
 def get(query: Get, read: Reader) -> Answer:

@@ -25,7 +25,7 @@ ROWS = past.rows(
 
 
 def list_(query: List, read: Reader) -> Answer:
-    return past.listed(read, query, ROWS, filters(query, read), project.view, "compute-project")
+    return past.listed(read, query, ROWS, filters(query, read, "prj"), project.view, "compute-project")
 
 
 def get(query: Get, read: Reader) -> Answer:

@@ -35,7 +35,7 @@ ROWS = past.rows(
 
 
 def list_(query: List, read: Reader) -> Answer:
-    return past.listed(read, query, ROWS, filters(query, read), reservation_view.view, "compute-reservation")
+    return past.listed(read, query, ROWS, filters(query, read, "rsv"), reservation_view.view, "compute-reservation")
 
 
 _POSITION: LiteralString = """
