@@ -115,11 +115,10 @@ def test_every_other_page_can_be_read_by_everybody(visit: Visit, path: str, widt
 def test_a_page_that_is_left_behind_says_so(visit: Visit) -> None:
     """And is live again once the server is heard."""
     visitor = visit("acme")
+    visitor.page.route("**/live*", lambda route: route.abort())
     page = visitor.go("/reservations")
-    page.context.set_offline(True)
-    page.evaluate("window.dispatchEvent(new Event('offline'))")
     expect(page.get_by_text(re.compile("^Not live"))).to_be_visible()
-    page.context.set_offline(False)
+    page.unroute_all()
     expect(page.get_by_text(re.compile("^Not live"))).to_be_hidden()
     visitor.complaints.clear()
 
