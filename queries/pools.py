@@ -9,7 +9,7 @@ from queries.reading import Reader, filters, one
 
 
 class List(KnownListing, frozen=True, kw_only=True):
-    id: str | None = None
+    pool_id: str | None = None
     site_id: str | None = None
     gpu_model: str | None = None
     retired: bool | None = None
@@ -32,7 +32,7 @@ ROWS = past.rows(
         WHERE o.pool_id = pools.id AND (line.depth = 0 OR o.include_descendants)))
     """,
     wanted="""
-    (%(id)s::text IS NULL OR pools.id = %(id)s)
+    (%(pool_id)s::text IS NULL OR pools.id = %(pool_id)s)
     AND (%(site_id)s::text IS NULL OR site_id = %(site_id)s)
     AND (%(gpu_model)s::text IS NULL OR gpu_model = %(gpu_model)s)
     AND (%(retired)s::boolean IS NULL OR retired = %(retired)s)
@@ -50,7 +50,7 @@ def list_(query: List, read: Reader) -> Answer:
         whole = query.scope == "fleet" or state.owner_tenant_id == read.session.tenant_id
         return (pool.view if whole else pool.tenant_view)(id, state, version)
 
-    return past.listed(read, query, ROWS, filters(query, read, "pool"), view, "compute-pool")
+    return past.listed(read, query, ROWS, filters(query, read), view, "compute-pool")
 
 
 def get(query: Get, read: Reader) -> Answer:

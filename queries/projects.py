@@ -7,7 +7,7 @@ from queries.reading import Reader, filters, one
 
 
 class List(KnownListing, frozen=True, kw_only=True):
-    id: str | None = None
+    project_id: str | None = None
     archived: bool | None = None
 
 
@@ -19,13 +19,14 @@ ROWS = past.rows(
     "projects",
     mine="(%(tenant)s::text IS NULL OR tenant_id = %(tenant)s)",
     wanted="""
-    (%(id)s::text IS NULL OR projects.id = %(id)s) AND (%(archived)s::boolean IS NULL OR archived = %(archived)s)
+    (%(project_id)s::text IS NULL OR projects.id = %(project_id)s)
+    AND (%(archived)s::boolean IS NULL OR archived = %(archived)s)
     """,
 )
 
 
 def list_(query: List, read: Reader) -> Answer:
-    return past.listed(read, query, ROWS, filters(query, read, "prj"), project.view, "compute-project")
+    return past.listed(read, query, ROWS, filters(query, read), project.view, "compute-project")
 
 
 def get(query: Get, read: Reader) -> Answer:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, LiteralString
 
 import msgspec
 
-from domain import budget, errors, ids, registry
+from domain import budget, errors, registry
 from domain.access import Foresight, Plan, Resource, Session
 from domain.calendar import Calendar
 from domain.event import Recorded
@@ -94,13 +94,8 @@ def tenants(request: Listing, read: Reader) -> str | None:
     return None if request.scope == "fleet" else read.session.tenant_id
 
 
-def filters(request: Listing, read: Reader, prefix: str = "") -> dict[str, Any]:
-    """A list's parameters by name: the request's own fields, and `tenant`, whose rows it shows (null: everybody's).
-
-    `prefix` is of the ids of a list that can be asked for one of its things.
-    """
-    if prefix and (id := getattr(request, "id", None)) is not None:
-        ids.parse(prefix, id)
+def filters(request: Listing, read: Reader) -> dict[str, Any]:
+    """A list's parameters by name: the request's own fields, and `tenant`, whose rows it shows (null: everybody's)."""
     return {**msgspec.structs.asdict(request), "tenant": tenants(request, read)}
 
 

@@ -13,7 +13,7 @@ from queries.reading import Reader, filters, one
 class List(KnownListing, frozen=True, kw_only=True):
     """Drafts are shown only when asked for by their state."""
 
-    id: str | None = None
+    reservation_id: str | None = None
     pool_id: str | None = None
     state: reservation.Status | None = None
     project_id: str | None = None
@@ -27,7 +27,8 @@ ROWS = past.rows(
     "reservations",
     mine="(%(tenant)s::text IS NULL OR tenant_id = %(tenant)s)",
     wanted="""
-    (%(id)s::text IS NULL OR reservations.id = %(id)s) AND (%(pool_id)s::text IS NULL OR pool_id = %(pool_id)s)
+    (%(reservation_id)s::text IS NULL OR reservations.id = %(reservation_id)s)
+    AND (%(pool_id)s::text IS NULL OR pool_id = %(pool_id)s)
     AND (%(project_id)s::text IS NULL OR project_id = %(project_id)s)
     AND (%(state)s::text IS NULL OR state_name = %(state)s) AND (%(state)s::text IS NOT NULL OR state_name <> 'draft')
     """,
@@ -35,7 +36,7 @@ ROWS = past.rows(
 
 
 def list_(query: List, read: Reader) -> Answer:
-    return past.listed(read, query, ROWS, filters(query, read, "rsv"), reservation_view.view, "compute-reservation")
+    return past.listed(read, query, ROWS, filters(query, read), reservation_view.view, "compute-reservation")
 
 
 _POSITION: LiteralString = """

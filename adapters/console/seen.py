@@ -17,7 +17,8 @@ def one(ask: Ask, noun: str, id: str) -> Any:
     if not id.isprintable():
         raise errors.NotFound(noun.removesuffix("s"), id.encode("unicode_escape").decode()[:80], "id")
     if not ask.may(f"{noun}.get", id=id) and ask.widest(f"{noun}.list") == "fleet":
-        found = ask(f"{noun}.list", scope="fleet", id=id, limit=1)["items"]
+        asked = {f"{noun.removesuffix('s')}Id": id}
+        found = ask(f"{noun}.list", scope="fleet", limit=1, **asked)["items"]
         if found:
             return found[0]
     return ask(f"{noun}.get", id=id)
