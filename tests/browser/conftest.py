@@ -1,20 +1,15 @@
-"""A real browser at a real demo. Chromium is Debian's, which .ci/run installs; without one these tests are skipped.
-
-Pictures of each page are kept in `.artifacts/`, to be looked at.
-"""
+"""A real browser at a real demo. Chromium is Debian's, which .ci/run installs; without one these tests are skipped."""
 
 import shutil
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, sync_playwright
+from visits import Visit, Visitor
 
 from serving import directory, serving
 
-PICTURES = Path(__file__).parents[2] / ".artifacts"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
@@ -32,39 +27,6 @@ def browser() -> Iterator[Browser]:
         opened = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield opened
         opened.close()
-
-
-class Visitor:
-    """Somebody at the console. What the browser complains of fails the test at its end."""
-
-    def __init__(self, context: BrowserContext, base: str, name: str) -> None:
-        self.page: Page = context.new_page()
-        self.base = base
-        self._name = name
-        self.complaints: list[str] = []
-        self.page.on("console", lambda said: self._hear(said.type, said.text))
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-
-    def _hear(self, kind: str, text: str) -> None:
-        if kind == "error":
-            self.complaints.append(text)
-
-    def go(self, path: str) -> Page:
-        self.page.goto(self.base + path)
-        return self.page
-
-    def look(self, what: str) -> None:
-        """Keep a picture of the page, and have it checked: nothing serious by axe, nothing wider than the screen."""
-        PICTURES.mkdir(exist_ok=True)
-        self.page.screenshot(path=PICTURES / f"{self._name}-{what}.png", full_page=True)
-        found = Axe().run(self.page).response["violations"]
-        serious = [(one["id"], one["nodes"][0]["target"]) for one in found if one["impact"] in ("serious", "critical")]
-        assert serious == [], what
-        room, wide = self.page.evaluate("[innerWidth, document.documentElement.scrollWidth]")
-        assert wide <= room, f"{what} is {wide} px wide on a screen of {room}"
-
-
-Visit = Callable[..., Visitor]
 
 
 @pytest.fixture

@@ -6,8 +6,7 @@ from typing import Any
 import httpx
 import pytest
 from playwright.sync_api import Locator, Page, expect
-
-from conftest import Visit
+from visits import Visit
 
 pytestmark = pytest.mark.xdist_group("browser")
 WIDTHS = pytest.mark.parametrize(("width", "dark"), [(1280, False), (390, True)])
