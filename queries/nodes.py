@@ -18,27 +18,29 @@ from queries.sight import Through
 Rack = Annotated[str, Meta(max_length=255, description="the value of the label `rack`")]
 Reason = Annotated[str, Meta(max_length=64, description="those on which nothing is placed for this reason")]
 Condition = Annotated[str, Meta(max_length=64, description="those of which this was observed")]
-
-
 Sort = Literal["age", "name", "changed"]
 Text = Annotated[str, Meta(max_length=128, description="it is in the name, or in the value of a label")]
+Drain = Annotated[Literal["none", "draining", "drained"], Meta(description="none: those that are not drained")]
 
 
-class List(KnownListing, frozen=True, kw_only=True):
+class Filtered(KnownListing, frozen=True, kw_only=True):
     role: Role | None = None
     power: node.Power | None = None
     gpu_model: Annotated[str, Meta(max_length=64)] | None = None
     text: Text | None = None
-    sort: Annotated[Sort, Meta(description="changed: by when one of what lists filter by last did")] = "age"
     pool_id: str | None = None
     site_id: str | None = None
     rack: Rack | None = None
     provision_state: provision.Provision | None = None
     connectivity: node.Connectivity | None = None
     schedulable: bool | None = None
-    drain: Literal["draining", "drained"] | None = None
+    drain: Drain | None = None
     reason: Reason | None = None
     condition: Condition | None = None
+
+
+class List(Filtered, frozen=True, kw_only=True):
+    sort: Annotated[Sort, Meta(description="changed: by when one of what lists filter by last did")] = "age"
 
 
 class Get(Known, frozen=True, kw_only=True):
@@ -94,7 +96,7 @@ WANTED: LiteralString = """
     AND (%(provision_state)s::text IS NULL OR provision_state = %(provision_state)s)
     AND (%(connectivity)s::text IS NULL OR connectivity = %(connectivity)s)
     AND (%(schedulable)s::boolean IS NULL OR schedulable = %(schedulable)s)
-    AND (%(rack)s::text IS NULL OR rack = %(rack)s) AND (%(drain)s::text IS NULL OR drain = %(drain)s)
+    AND (%(rack)s::text IS NULL OR rack = %(rack)s) AND (%(drain)s::text IS NULL OR coalesce(drain, 'none') = %(drain)s)
     AND (%(reason)s::text IS NULL OR reasons ? %(reason)s::text)
     AND (%(condition)s::text IS NULL OR conditions ? %(condition)s::text)
 """

@@ -48,7 +48,7 @@ FROM ({}) AS counted (at, id, version, kind, seen, thing) GROUP BY kind
 
 def count(query: Count, read: Reader) -> Answer:
     position = read.position if read.as_of is None else read.as_of
-    asked = nodes.List(scope=query.scope, site_id=query.site_id, pool_id=query.pool_id, rack=query.rack)
+    asked = nodes.Filtered(scope=query.scope, site_id=query.site_id, pool_id=query.pool_id, rack=query.rack)
     sees = sight.EVERYTHING if query.scope == "fleet" else sight.of(read, sight.Through("compute-node"))
     if sees.blind:
         return Answer(body=Rows(()), position=position)

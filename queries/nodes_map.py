@@ -14,7 +14,7 @@ MOST: Final = 20_000
 """Rows of one answer, some 5 MB."""
 
 
-class Map(nodes.List, frozen=True, kw_only=True):
+class Map(nodes.Filtered, frozen=True, kw_only=True):
     """Retired nodes are left out, unless `provisionState` or `after` is asked for."""
 
     limit: Annotated[int, Meta(ge=1, le=MOST, description="rows an answer")] = MOST

@@ -90,6 +90,7 @@ def test_the_map_of_ten_thousand_nodes_says_what_the_list_says_of_each(plane: Pl
 FILTERS: dict[str, Any] = {
     "rack=r3": lambda cell: cell.get("rack") == "r3",
     "drain=drained": lambda cell: cell.get("drain") == "drained",
+    "drain=none&rack=r3": lambda cell: "drain" not in cell and cell.get("rack") == "r3",
     "reason=Cordoned": lambda cell: "Cordoned" in cell.get("reasons", {}),
     "condition=SpecDrift": lambda cell: "SpecDrift" in cell.get("conditions", {}),
     "connectivity=disconnected": lambda cell: cell["connectivity"] == "disconnected",
@@ -111,6 +112,7 @@ def test_an_answer_that_was_cut_says_where_it_goes_on(plane: Plane) -> None:
     assert [row["id"] for row in first["items"] + rest["items"]] == nodes
     assert "nextCursor" not in rest
     assert plane.root.get("/v1/nodes/map?limit=20001").status_code == 422
+    assert plane.root.get("/v1/nodes/map?sort=name").status_code == 400, "a map has no order to choose"
 
 
 def test_what_changed_after_a_position_is_all_that_an_open_map_needs(plane: Plane) -> None:

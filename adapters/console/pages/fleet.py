@@ -11,7 +11,7 @@ from adapters.console.page import File, Page
 from . import fleet_alerts, fleet_capacity
 
 MOST_SHOWN: Final = 5
-MOST_COUNTED: Final = 1000
+MOST_COUNTED: Final = 100
 FILTERS: Final = ("siteId", "poolId", "rack", "connectivity", "provisionState", "drain", "reason", "condition")
 
 
@@ -34,14 +34,17 @@ def build(ask: Ask) -> dict[str, Any]:
 
 
 def states(counts: Sequence[Mapping[str, Any]]) -> list[tuple[str, int]]:
-    """Nodes by what an operator asks first; one of which several are true is counted in each."""
+    """Nodes by what an operator asks first; one of which several are true is counted in each.
+
+    Site agents bear nothing, and so are not out of service.
+    """
 
     def how_many(of: Callable[[Mapping[str, Any]], bool]) -> int:
         return sum(row["count"] for row in counts if of(row))
 
     return [
         ("nodes in service", how_many(lambda row: "reasons" not in row)),
-        ("not in service", how_many(lambda row: "reasons" in row)),
+        ("not in service", how_many(lambda row: "reasons" in row and row["role"] != "site")),
         ("not connected", how_many(lambda row: row["connectivity"] != "connected")),
         ("draining or drained", how_many(lambda row: "drain" in row)),
         ("in maintenance", how_many(lambda row: "Maintenance" in row.get("reasons", ()))),

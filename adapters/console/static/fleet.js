@@ -22,10 +22,9 @@
     ["lost", "lost", "--bad", "cross", (n) => n.connectivity === "lost"],
     ["failed", "failed", "--bad", "dot", (n) => n.provisionState === "failed"],
     ["unreachable", "unreachable", "--bad", "slash", (n) => n.connectivity === "unreachable"],
-    ["retired", "retired", "--quiet", "cross", (n) => n.provisionState === "retired"],
     ["joining", "not provisioned", "--quiet", "ring", (n) => !["adopted", "deployed"].includes(n.provisionState)],
     ["disconnected", "disconnected", "--warn", "slash", (n) => n.connectivity === "disconnected"],
-    ["agent", "no host: site agents, and nodes without a pool", "--quiet", "dot", (n) => n.reasons && "NotHost" in n.reasons],
+    ["agent", "site agent, or in no pool", "--quiet", "dot", (n) => n.reasons && "NotHost" in n.reasons],
     ["maintenance", "in maintenance", "--reserved", "bar", (n) => n.reasons && "Maintenance" in n.reasons],
     ["draining", "draining", "--allocated", "half", (n) => n.drain === "draining"],
     ["drained", "drained", "--allocated", "ring", (n) => n.drain === "drained"],
@@ -68,7 +67,6 @@
   const axis = () => AXES[wanted.axis] ?? OVERALL;
 
   const take = (answer) => {
-    position = Math.max(position, answer.position);
     for (const node of answer.nodes) {
       if (node.provisionState === "retired") nodes.delete(node.id);
       else nodes.set(node.id, node);
@@ -84,6 +82,7 @@
   const load = async () => {
     let answer = await ask({});
     ({ sites, pools } = answer);
+    position = answer.position; // of the first page: what changed since comes again
     take(answer);
     for (let page = 1; answer.nextCursor && page < PAGES; page++) take((answer = await ask({ cursor: answer.nextCursor })));
     cut = Boolean(answer.nextCursor);
@@ -99,7 +98,9 @@
       resting = null;
       try {
         const answer = await ask({ after: position });
-        if (answer.nodes.length) { take(answer); options(); lay(); } else position = Math.max(position, answer.position);
+        if (answer.nextCursor) { await load(); return; }
+        position = answer.position;
+        if (answer.nodes.length) { take(answer); options(); lay(); }
       } catch { tell("The map could not be brought up to date; it is tried again with the next change."); }
     }, REST_MS);
   };
@@ -109,54 +110,62 @@
   let cells = []; // {x, y, node, state}, in reading order
   let racks = []; // index of each rack's first cell
   let pitch = 14;
-  let height = 0;
   const by_name = new Intl.Collator("en", { numeric: true }).compare;
   const order = (node) => [sites[node.siteId] ?? node.siteId, node.poolId ? pools[node.poolId] ?? node.poolId : "", node.rack ?? ""];
-  const sorted = (list) => list.map((node) => [order(node), node]).sort(([a, x], [b, y]) =>
-    by_name(a[0], b[0]) || by_name(a[1], b[1]) || by_name(a[2], b[2]) || by_name(x.name, y.name));
   const in_place = (node) => (!wanted.site || node.siteId === wanted.site) && (!wanted.pool || node.poolId === wanted.pool)
     && (!wanted.rack || (node.rack ?? "") === wanted.rack);
 
+  // Racks in the order of their places, what is nowhere last: each as [place, its nodes by name].
+  const racked = (list) => {
+    const found = new Map();
+    for (const node of list) {
+      const place = order(node);
+      const key = place.join("\n");
+      if (!found.has(key)) found.set(key, [place, []]);
+      found.get(key)[1].push(node);
+    }
+    const last = (a, b) => (a === "") - (b === "") || by_name(a, b);
+    for (const [, of] of found.values()) of.sort((a, b) => by_name(a.name, b.name));
+    return [...found.values()].sort(([a], [b]) => by_name(a[0], b[0]) || last(a[1], b[1]) || last(a[2], b[2]));
+  };
+
+  const place = (shown, width) => {
+    groups = []; cells = []; racks = [];
+    let [x, y, deep, group] = [0, 4, 0, ""];
+    for (const [[site, pool, rack], of] of racked(shown)) {
+      const heading = `${site} · ${pool || "in no pool"}`;
+      const across = rack ? BLOCK : Math.max(BLOCK, Math.floor(width / pitch));
+      if (heading !== group) {
+        y += deep + (group ? 10 : 0); x = 0; deep = 0; group = heading;
+        groups.push({ x, y: y + 14, text: heading, bold: true }); y += 22;
+      } else if (!rack || x + BLOCK * pitch > width) { x = 0; y += deep + 6; deep = 0; }
+      groups.push({ x, y: y + 10, text: rack || "no rack", room: BLOCK * pitch - 2 });
+      racks.push(cells.length);
+      of.forEach((node, n) => cells.push({ x: x + (n % across) * pitch, y: y + 14 + Math.floor(n / across) * pitch, node, state: state_of(node) }));
+      deep = Math.max(deep, 14 + Math.ceil(of.length / across) * pitch);
+      x += BLOCK * pitch + 10;
+    }
+    return y + deep + 4;
+  };
+
   const lay = () => {
-    const here = [...nodes.values()].filter(in_place);
     const counts = new Map();
     const shown = [];
-    for (const node of here) {
-      const state = state_of(node);
-      counts.set(state[0], (counts.get(state[0]) ?? 0) + 1);
-      if (!wanted.state || state[0] === wanted.state) shown.push(node);
+    for (const node of [...nodes.values()].filter(in_place)) {
+      const [key] = state_of(node);
+      counts.set(key, (counts.get(key) ?? 0) + 1);
+      if (!wanted.state || key === wanted.state) shown.push(node);
     }
-    const width = box.clientWidth - 2;
     pitch = shown.length > 2000 ? 12 : shown.length > 400 ? 16 : 22;
     const at = cells[focus]?.node.id;
-    groups = []; cells = []; racks = [];
-    let y = 4; let x = 0; let deep = 0; let group = ""; let rack = null; let nth = 0;
-    const block = BLOCK * pitch + 10;
-    for (const [[site, pool, of], node] of sorted(shown)) {
-      const heading = `${site} · ${pool || "in no pool"}`;
-      if (heading !== group) {
-        y += deep + (group ? 10 : 0); x = 0; deep = 0; rack = null; group = heading;
-        groups.push({ y: y + 14, text: heading, bold: true }); y += 22;
-      }
-      if (rack !== of) {
-        const size = shown.length && of === "" ? Infinity : 0;
-        if (rack !== null) x += block;
-        if (x + block - 10 > width || size) { if (rack !== null) { x = 0; y += deep + 6; deep = 0; } }
-        rack = of; nth = 0; racks.push(cells.length);
-        groups.push({ x, y: y + 10, text: of || "no rack", room: block - 12 });
-      }
-      const across = of ? BLOCK : Math.max(BLOCK, Math.floor(width / pitch));
-      cells.push({ x: x + (nth % across) * pitch, y: y + 14 + Math.floor(nth / across) * pitch, node, state: state_of(node) });
-      nth += 1;
-      deep = Math.max(deep, 14 + Math.ceil(nth / across) * pitch);
-    }
-    height = y + deep + 4;
+    const height = place(shown, box.clientWidth - 14);
     extent.style.height = `${height}px`;
     box.style.height = `${height + 12}px`;
     focus = Math.max(0, cells.findIndex((cell) => cell.node.id === at));
+    if (document.activeElement === box && cells.length && said.textContent !== describe(cells[focus])) said.textContent = describe(cells[focus]);
     explain(counts);
-    const count = cells.length.toLocaleString("en");
-    tell(`${count} of ${nodes.size.toLocaleString("en")} nodes shown${cut ? "; there are more than a map takes: choose a site or pool in the table" : ""}.`);
+    const [count, all] = [cells.length, nodes.size].map((number) => number.toLocaleString("en"));
+    tell(`${count} of ${all} nodes shown${cut ? "; there are more than a map takes: the table has them all" : ""}.`);
     draw();
   };
 
@@ -193,7 +202,7 @@
     for (const group of groups) {
       if (!near(group.y)) continue;
       paint.font = group.bold ? "600 13px system-ui, sans-serif" : "10px system-ui, sans-serif";
-      paint.fillText(group.text, group.x ?? 0, group.y, group.room);
+      paint.fillText(group.text, group.x, group.y, group.room);
     }
     const size = pitch - 2;
     for (const state of new Set(cells.map((cell) => cell.state))) {
@@ -347,7 +356,12 @@
   });
   box.addEventListener("click", (event) => { const n = under(event); if (n >= 0) open(cells[n]); });
   box.addEventListener("scroll", draw, { passive: true });
-  new ResizeObserver(() => { if (nodes.size) lay(); }).observe(box);
+  let wide = 0;
+  new ResizeObserver(() => {
+    const before = wide;
+    wide = box.clientWidth;
+    if (nodes.size && wide !== before) lay();
+  }).observe(box);
   document.addEventListener("theme", () => { lay(); });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { lay(); });
   document.addEventListener("shown", follow);
