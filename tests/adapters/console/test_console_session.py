@@ -89,8 +89,8 @@ def test_a_place_to_go_to_is_always_on_this_server(text: str) -> None:
 
 
 def test_who_asks_too_often_to_sign_in_is_told_so_by_a_page(plane: given.Plane) -> None:
-    with TestClient(plane.wired.app(Limits(anonymous=1))) as app:
-        refused = [app.get("/sign-in") for _ in range(3)][-1]
+    app = TestClient(plane.wired.app(Limits(anonymous=1)))  # type: ignore[arg-type]
+    refused = [app.get("/sign-in") for _ in range(3)][-1]
     assert (refused.status_code, refused.headers["content-type"]) == (429, "text/html; charset=utf-8")
     assert "RATE_LIMITED" in refused.text
 
@@ -179,7 +179,7 @@ def test_wrong_fields_are_named_in_the_page(plane: given.Plane) -> None:
     browser.page("/")
     refused = browser.do("sites.create", nmae="x")
     assert refused.status_code == 422
-    assert "<code>nmae</code>: there is no such field" in refused.text
+    assert "nmae: there is no such field" in refused.text
 
 
 @pytest.mark.parametrize(
