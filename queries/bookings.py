@@ -18,6 +18,7 @@ class List(KnownListing, frozen=True, kw_only=True):
     pool_id: str | None = None
     node_id: str | None = None
     reservation_id: str | None = None
+    tenant_id: Annotated[str | None, Meta(description="whose bookings, of those that you see")] = None
     from_: Annotated[int, Meta(ge=0, le=2**53)] | None = None
     until: Annotated[int, Meta(ge=0, le=2**53)] | None = None
 
@@ -50,6 +51,7 @@ _SHOWN: Final[LiteralString] = """
       AND (%(pool_id)s::text IS NULL OR b.pool_id = %(pool_id)s)
       AND (%(node_id)s::text IS NULL OR b.node_id = %(node_id)s)
       AND (%(reservation_id)s::text IS NULL OR b.reservation_id = %(reservation_id)s)
+      AND (%(tenant_id)s::text IS NULL OR b.tenant_id = %(tenant_id)s)
       AND b.during && int8range(%(from_)s, %(until)s)
 """
 _ID: Final[LiteralString] = "b.device_id || '|' || b.allocation_id"
@@ -78,6 +80,7 @@ OPERATIONS = (
         on=("compute-tenant/{acting}",),
         handle=list_,
         summary="List bookings of your pools and of your tenant",
+        example={"nodeId": "node_…"},
         refusals=(errors.AccessDenied, errors.ProjectionBehind, errors.HistoryPruned),
         columns=("deviceId", "from", "until", "reservationId", "tenantId", "bound", "nodeId"),
     ),

@@ -1,0 +1,213 @@
+"""The lines of a calendar's chart: nodes with what their devices are booked for, and the gaps to reserve in."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from msgspec import Struct
+
+from . import gantt, render
+from .calendar_view import View
+from .gantt import Booking, Span
+
+HEAD: Final = 26
+ROW: Final = 20
+LEAST_MS: Final = 60_000
+"""The shortest gap that is offered: what a reservation lasts at least."""
+
+MOST_LANES: Final = 8
+
+Reserve = Callable[[Span], str]
+"""The address of the form for a span, empty where there is none to offer."""
+
+
+class Bar(Struct, frozen=True):
+    """`said` is all of it in words; what leads nowhere has no `href`."""
+
+    id: str
+    x: float
+    width: float
+    kind: str
+    label: str
+    said: str
+    href: str = ""
+    open: bool = False
+
+
+class Line(Struct, frozen=True):
+    """A row of the chart: a node's head, its devices one by one, or how full it is. `toggle` folds or unfolds it."""
+
+    kind: str
+    label: str
+    title: str
+    y: int
+    height: int
+    bars: tuple[Bar, ...] = ()
+    href: str = ""
+    toggle: str = ""
+    shade: Bar | None = None
+
+
+class Node(Struct, frozen=True, kw_only=True):
+    """What the lines of one node are made from.
+
+    `devices` are those that can be booked, label by id. Bookings are all known up to `known_until`; behind it no gap is
+    told. `blocked` says why nothing new goes there, since when. `href` is empty where the caller does not see the node.
+    """
+
+    id: str
+    name: str
+    href: str = ""
+    devices: Mapping[str, str] = {}
+    bookings: Sequence[Booking] = ()
+    known_until: int | None = None
+    blocked: tuple[str, int] | None = None
+    gap_ms: int = 0
+    open: bool = True
+    toggle: str = ""
+
+
+class Maker:
+    """Stacks lines. `tenants` is whether bars say whose they are, `now` where gaps begin at the earliest."""
+
+    def __init__(self, view: View, now: int, reserve: Reserve, *, tenants: bool) -> None:
+        self._view = view
+        self._window = view.window
+        self._now = now
+        self._reserve = reserve
+        self._tenants = tenants
+        self.height = 0
+        self.lines: list[Line] = []
+
+    def node(self, one: Node) -> None:
+        by_device: dict[str, list[Booking]] = {}
+        for booking in one.bookings:
+            if booking.device_id is not None:
+                by_device.setdefault(booking.device_id, []).append(booking)
+        if not one.open:
+            self._add("heat", one.name, one.id, self._heat(one, by_device), node=one)
+            return
+        self._add("head", one.name, one.id, (), node=one)
+        for device in [*one.devices, *sorted(by_device.keys() - one.devices.keys())]:
+            taken = by_device.get(device, [])
+            bars = [self._bar(booking) for booking in taken]
+            if device in one.devices:
+                bars = [*self._gaps(one, device, taken), *bars]
+            self._add("row", one.devices.get(device) or _of_device(device), device, bars)
+        loose = gantt.lanes(booking for booking in one.bookings if booking.device_id is None)
+        for lane in loose[:MOST_LANES]:
+            self._add("row", "no device", "scalars, or a node without devices", map(self._bar, lane))
+        if len(loose) > MOST_LANES:
+            self._add("row", f"and {len(loose) - MOST_LANES} rows more", "in the table below", ())
+
+    def _add(self, kind: str, label: str, title: str, bars: Iterable[Bar], node: Node | None = None) -> None:
+        height = ROW if kind == "row" else HEAD
+        shade = self._shade(node) if node else None
+        link = node.href if node else ""
+        toggle = node.toggle if node else ""
+        self.lines.append(Line(kind, label, title, self.height, height, tuple(bars), link, toggle, shade))
+        self.height += height
+
+    def _shade(self, one: Node) -> Bar | None:
+        if one.blocked is None or one.blocked[1] >= self._window.until:
+            return None
+        why, since = one.blocked
+        x, width = self._window.x(since), self._window.width(since, None)
+        return Bar(f"s-{one.id}", x, width, "blocked", why, f"{one.name} takes nothing new: {why}")
+
+    def _bar(self, one: Booking) -> Bar:
+        kind = "maintenance" if one.reservation_id is None else "allocated" if one.bound else "reserved"
+        whose = f"{one.tenant_id}, " if self._tenants and one.reservation_id else ""
+        what = render.short(one.reservation_id) if one.reservation_id else "maintenance"
+        return Bar(
+            id=f"b-{one.allocation_id}-{one.device_id}",
+            x=self._window.x(one.from_),
+            width=self._window.width(one.from_, one.until),
+            kind=kind,
+            label=one.tenant_id if whose else what,
+            said=f"{whose}{what}, {STATES[kind]}, {times(one.from_, one.until)}",
+            href=f"/reservations/{one.reservation_id}" if one.reservation_id else f"/nodes/{one.node_id}",
+            open=one.until is None or one.until > self._window.until,
+        )
+
+    def _gaps(self, one: Node, device: str, taken: Sequence[Booking]) -> list[Bar]:
+        window = self._window.cut(max(self._now, self._window.from_), one.known_until)
+        if one.blocked is not None or window[0] >= window[1]:
+            return []
+        made: list[Bar] = []
+        for free in gantt.gaps(taken, window, one.gap_ms, LEAST_MS):
+            said = f"{one.name} {one.devices[device]} is free, {times(*free)}"
+            made.append(self._free(f"g-{device}-{free[1]}", free, said))
+        return made
+
+    def _free(self, id: str, free: Span, said: str, kind: str = "gap", label: str = "") -> Bar:
+        href = self._reserve(free)
+        spoken = f"{said}; reserve" if href else said
+        return Bar(id, self._window.x(free[0]), self._window.width(*free), kind, label, spoken, href)
+
+    def _heat(self, one: Node, by_device: Mapping[str, Sequence[Booking]]) -> list[Bar]:
+        made: list[Bar] = []
+        for index, load in enumerate(gantt.load(one.devices, by_device, self._view.cells)):
+            from_, until = load.cell
+            said = f"{one.name}: {load.booked} of {load.of} booked, {times(from_, until)}"
+            known = one.known_until is None or until <= one.known_until
+            if not known:
+                said = f"{one.name}: at least {load.booked} of {load.of} booked, {times(from_, until)}"
+            kind = f"heat-{_tenth(load.booked, load.of)}"
+            free = known and one.blocked is None and load.booked < load.of and until > self._now
+            label = f"{load.booked}/{load.of}" if load.booked else ""
+            if free:
+                span = (max(from_, self._now), until)
+                bar = self._free(f"h-{one.id}-{index}", span, said, kind, label)
+                made.append(Bar(bar.id, self._window.x(from_), self._window.width(*load.cell), *_rest(bar)))
+            else:
+                x, width = self._window.x(from_), self._window.width(from_, until)
+                made.append(Bar(f"h-{one.id}-{index}", x, width, kind, label, said))
+        return made
+
+
+STATES: Final = {"allocated": "in use", "reserved": "booked", "maintenance": "planned"}
+
+
+def _rest(bar: Bar) -> tuple[str, str, str, str]:
+    return bar.kind, bar.label, bar.said, bar.href
+
+
+def _tenth(part: int, of: int) -> int:
+    """0 is nothing, 4 all, in between what is nearest without being either."""
+    if not part or not of:
+        return 0
+    return 4 if part >= of else 1 + min(2, 3 * part // of)
+
+
+def _of_device(id: str) -> str:
+    return id if len(id) <= 14 else f"{id[:13]}…"
+
+
+def times(from_: int, until: int | None) -> str:
+    end = "no end yet" if until is None else f"until {spoken(until)}"
+    return f"from {spoken(from_)} {end}"
+
+
+def spoken(ms: int) -> str:
+    """To the minute, UTC."""
+    return render.iso(ms)[:16].replace("T", " ")
+
+
+def labels(devices: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Devices of one node in the order of their places, each with a short name: gpu 0, gpu 1, disk 0."""
+    made: dict[str, str] = {}
+    counts: dict[str, int] = {}
+    for one in sorted(devices, key=_place):
+        number = counts.get(one["class"], 0)
+        counts[one["class"]] = number + 1
+        profile = one.get("attributes", {}).get("profile")
+        made[one["id"]] = f"{one['class']} {number}{f' {profile}' if isinstance(profile, str) else ''}"
+    return made
+
+
+_ORDER: Final = ("node", "gpu", "gpu.mig", "gpu.slot", "nic.vf", "disk")
+
+
+def _place(one: Mapping[str, Any]) -> tuple[int, int, str, str]:
+    bus = str(one.get("attributes", {}).get("pciBusId", ""))
+    return _ORDER.index(one["class"]) if one["class"] in _ORDER else 9, one.get("numaNode") or 0, bus, one["id"]
