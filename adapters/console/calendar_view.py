@@ -91,10 +91,8 @@ def chosen(query: Mapping[str, str], now: int) -> View:
 
 
 def _date(text: str, now: int) -> date:
-    if not text:
-        return datetime.fromtimestamp(now / 1000, UTC).date()
     try:
-        found = datetime.strptime(text, "%Y-%m-%d").date()
+        found = datetime.strptime(text, "%Y-%m-%d").date() if text else datetime.fromtimestamp(now / 1000, UTC).date()
     except ValueError:
         found = None
     if found is None or found.year not in YEARS:
