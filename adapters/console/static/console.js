@@ -122,13 +122,14 @@
   document.addEventListener("visibilitychange", () => {
     if (document.hidden) { source?.close(); source = null; } else if (wanted.length) { listen(); look(); }
   });
-  // What was done is said below, and its form folds, so that the page offers what may be done now.
+  // What was done is said below, and its form folds, so that the page offers what may be done now. A refusal stays in
+  // its form, with what was typed: htmx calls each answer successful that it swaps in.
   const toast = document.getElementById("said");
   let fading = null;
   document.addEventListener("htmx:afterSwap", (event) => {
     const said = event.detail.target;
     const act = said.closest("details.act");
-    if (!act || !event.detail.successful || said.querySelector(".secret")) return;
+    if (!act || event.detail.xhr.status >= 400 || said.querySelector(".secret")) return;
     toast.textContent = said.textContent.trim();
     clearTimeout(fading);
     fading = setTimeout(() => { toast.textContent = ""; }, 8000);
