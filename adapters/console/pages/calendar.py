@@ -142,7 +142,7 @@ def _hardware(ask: Ask, view: View, wanted: Wanted, node: Any, gap_ms: int) -> F
     few = sum(map(len, devices.values())) <= OPEN or node is not None
     opened = _opened(wanted.open, [one["id"] for one in nodes], few=few)
     made, cut = [], False
-    for one in nodes:
+    for one in sorted(nodes, key=lambda one: one["name"]):
         bookings, known_until = _bookings(ask, view, wanted, one["id"])
         cut = cut or known_until is not None
         made.append(
