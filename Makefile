@@ -4,7 +4,7 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 
 .PHONY: install demo test lint types contracts check bench bench-store bench-growth bench-agents bench-place bench-iam \
-	bench-instances torture histories docs lock clean
+	bench-instances bench-processes bench-console torture histories docs lock clean
 
 install: $(INSTALLED)
 
@@ -52,6 +52,12 @@ bench-instances: install
 	$(BIN)/python -m tests.bench.images
 	$(BIN)/python -m tests.bench.instances
 
+bench-console: install
+	$(BIN)/python -m tests.bench.console
+
+bench-processes: install
+	$(BIN)/python -m tests.bench.processes
+
 bench-growth: install
 	$(BIN)/python -m tests.bench.growth
 
@@ -70,4 +76,4 @@ lock: install
 		--no-emit-index-url --no-emit-find-links --no-header --quiet --output-file requirements.lock
 
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .site
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .site .artifacts

@@ -39,7 +39,7 @@ from adapters.postgres.consoles import Consoles
 from adapters.postgres.follower import Follower
 from adapters.postgres.instance_counts import EVERY_S, InstanceCounts
 from adapters.postgres.leases import LOOK_S
-from adapters.postgres.pool import Pool, pool
+from adapters.postgres.pool import Pool, check_kept, pool
 from adapters.postgres.store import EventStore
 from adapters.registry import OPERATIONS
 from adapters.removals import Removing
@@ -277,6 +277,7 @@ def running(
         pool(dsn, READS) as reads,
         pool(dsn, FOLLOWING, by_key=True) as following,
     ):
+        check_kept(commands)
         plane = Plane(
             dsn, source, files or files_in(access.home(source)), commands, reads, following, history_days, resolver
         )

@@ -8,6 +8,8 @@ from typing import Any
 
 import msgspec
 
+from adapters import reference_metrics, reference_settings
+from adapters.cli import manual
 from adapters.http import openapi, problems
 from adapters.registry import OPERATIONS
 from domain import catalog, errors, registry
@@ -26,6 +28,9 @@ def pages() -> dict[str, str]:
         "events.md": events(),
         "errors.md": refusals(),
         "iam.md": iam(),
+        "settings.md": reference_settings.page(HEAD),
+        "metrics.md": reference_metrics.page(HEAD),
+        "cli.md": manual.page(HEAD),
     }
 
 

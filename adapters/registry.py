@@ -44,8 +44,11 @@ from queries import (
     iam,
     instance_console,
     node_history,
+    nodes_count,
+    nodes_map,
     preview,
     usage,
+    usage_timeline,
 )
 from queries import budgets as budget_queries
 from queries import extensions as extension_queries
@@ -57,6 +60,7 @@ from queries import join_tokens as join_token_queries
 from queries import leases as lease_queries
 from queries import node_commands as node_command_queries
 from queries import nodes as node_queries
+from queries import offerings as offering_queries
 from queries import pools as pool_queries
 from queries import projects as project_queries
 from queries import quotas as quota_queries
@@ -69,6 +73,7 @@ OPERATIONS: Final[dict[str, operation.Operation]] = operation.table(
     pools.OPERATIONS,
     pool_queries.OPERATIONS,
     offerings.OPERATIONS,
+    offering_queries.OPERATIONS,
     evicting.OPERATIONS,
     projects.OPERATIONS,
     project_queries.OPERATIONS,
@@ -90,6 +95,8 @@ OPERATIONS: Final[dict[str, operation.Operation]] = operation.table(
     node_service.OPERATIONS,
     node_provision.OPERATIONS,
     node_queries.OPERATIONS,
+    nodes_map.OPERATIONS,
+    nodes_count.OPERATIONS,
     node_history.OPERATIONS,
     node_commands.OPERATIONS,
     node_command_ends.OPERATIONS,
@@ -110,6 +117,7 @@ OPERATIONS: Final[dict[str, operation.Operation]] = operation.table(
     allocations.OPERATIONS,
     bookings.OPERATIONS,
     usage.OPERATIONS,
+    usage_timeline.OPERATIONS,
     image_content.OPERATIONS,
     leases.OPERATIONS,
     lease_queries.OPERATIONS,

@@ -171,12 +171,20 @@ def plan(state: node.State, command: Maintain, plan_id: str, now: int) -> node.M
 OPERATIONS = (
     declare("nodes.cordon", "cordon", ActWithReason, on_node(cordon, "reason"), "Place nothing new on it"),
     declare("nodes.uncordon", "uncordon", Act, end_drain, "Place on it again; ends a drain"),
-    declare("nodes.drain", "drain", Drain, drain, "Cordon it and let what is booked leave"),
+    declare(
+        "nodes.drain",
+        "drain",
+        Drain,
+        drain,
+        "Cordon it and let what is booked leave",
+        example={"deadline": 1_796_104_800_000},
+    ),
     declare(
         "nodes.maintain",
         "maintenance",
         Maintain,
         maintain,
         "Enter or leave maintenance, now or planned",
+        example={"on": True, "reason": "bios", "from": 1_796_104_800_000, "until": 1_796_112_000_000},
     ),
 )

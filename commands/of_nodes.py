@@ -1,7 +1,7 @@
 """What operations on one node have in common."""
 
-from collections.abc import Callable
-from typing import Annotated
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
 
 from msgspec import Meta
 
@@ -40,6 +40,7 @@ def declare(
     handle: Callable[..., Outcome],
     summary: str,
     on: tuple[str, ...] = ("compute-node/{id}",),
+    example: Mapping[str, Any] | None = None,
 ) -> Operation:
     return Operation(
         name=name,
@@ -51,6 +52,7 @@ def declare(
         handle=handle,
         view=node_view.view,
         summary=summary,
+        example=example or {},
         refusals=(
             errors.AccessDenied,
             errors.NotFound,

@@ -186,6 +186,7 @@ OPERATIONS = (
         view=pool.view,
         summary="Rename a pool, or replace its policy as a whole: what is left out has its default. "
         "Its partitioning changes only while none of its nodes carries bookings",
+        example={"name": "h100-sxm"},
         refusals=(errors.AccessDenied, errors.NotFound, errors.Conflict, errors.StaleVersion),
     ),
     Operation(

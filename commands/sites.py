@@ -70,6 +70,7 @@ OPERATIONS = (
         handle=update,
         view=site.view,
         summary="Rename a site",
+        example={"name": "north-2"},
         refusals=(errors.AccessDenied, errors.NotFound, errors.Conflict, errors.StaleVersion),
     ),
 )

@@ -14,6 +14,7 @@ class View(Struct, frozen=True, kw_only=True, rename="camel"):
 
     id: str
     tenant_id: str
+    owner_id: str
     name: str
     kind: Kind
     pool_id: str
@@ -57,6 +58,7 @@ def view(id: str, state: instance.State, version: int) -> View:
     return View(
         id=id,
         tenant_id=draft.tenant_id,
+        owner_id=draft.identity_id,
         name=draft.name,
         kind=draft.kind,
         pool_id=draft.pool_id,

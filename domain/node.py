@@ -338,11 +338,14 @@ class State(Struct, frozen=True, rename="camel"):
     pool_id: str | None = None
     pool_owner_id: str | None = None
     provision_state: Provision = "adopting"
+    provision_since: int = 0
     maintenance: tuple[Stay, ...] = ()
     plans: tuple[Plan, ...] = ()
     cordoned: str | None = None
+    cordoned_since: int | None = None
     drain: Drain | None = None
     power: Power = "unknown"
+    power_since: int = 0
     connectivity: Connectivity = "disconnected"
     connectivity_since: int = 0
     session: int = 0

@@ -33,9 +33,11 @@ def _identified(state: node.State, event: node.Identity) -> node.State:
                 address=event.address,
                 labels=event.labels,
                 created_at=event.at,
+                provision_since=event.at,
+                power_since=event.at,
             )
-        case node.Enrolled():
-            return replace(state, provision_state="enrolling")
+        case node.Enrolled(at=at):
+            return replace(state, provision_state="enrolling", provision_since=at)
         case node.Rekeyed():
             return replace(state, public_key=event.public_key, join_token_id=event.join_token_id)
         case node.Booted():
@@ -71,6 +73,7 @@ def _connected(state: node.State, event: node.ConnectivityChanged) -> node.State
         session=event.session,
         gateway=event.gateway,
         power="unknown" if spoke else state.power,
+        power_since=event.at if spoke else state.power_since,
     )
 
 
@@ -85,11 +88,11 @@ def _served(state: node.State, event: node.Service) -> node.State:
                 expected_gpus=state.gpu_count,
             )
         case node.Moved():
-            return replace(state, provision_state=event.provision)
-        case node.Cordoned(reason=reason):
-            return replace(state, cordoned=reason)
+            return replace(state, provision_state=event.provision, provision_since=event.at)
+        case node.Cordoned(reason=reason, at=at):
+            return replace(state, cordoned=reason, cordoned_since=at)
         case node.Uncordoned():
-            return replace(state, cordoned=None)
+            return replace(state, cordoned=None, cordoned_since=None)
         case node.MaintenanceEntered(reason=reason, at=at, plan=plan):
             return replace(state, maintenance=(*state.maintenance, node.Stay(reason, at, plan)))
         case node.MaintenanceLeft():
@@ -106,8 +109,8 @@ def _served(state: node.State, event: node.Service) -> node.State:
             return replace(state, drain=replace(state.drain, drained_at=at) if state.drain else None)
         case node.DrainEnded():
             return replace(state, drain=None)
-        case node.Fenced():
-            return replace(state, power="off")
+        case node.Fenced(at=at):
+            return replace(state, power="off", power_since=at)
         case _:
             assert_never(event)
 

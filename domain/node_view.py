@@ -18,7 +18,7 @@ class View(Struct, frozen=True, kw_only=True, rename="camel"):
     """The axes, each answering one question.
 
     `cordoned` is its reason, null when it is not; `maintenance` has every reason with since when, none when not so;
-    `commands` are those that are not settled yet.
+    `commands` are those that are not settled yet; `session` is the epoch of its agent's latest session.
     """
 
     id: str
@@ -30,13 +30,17 @@ class View(Struct, frozen=True, kw_only=True, rename="camel"):
     role: Role
     trust: Trust
     provision_state: provision.Provision
+    provision_since: int
     maintenance: tuple[node.Stay, ...]
     planned_maintenance: tuple[node.Plan, ...]
     cordoned: str | None
+    cordoned_since: int | None
     drain: node.Drain | None
     power: node.Power
+    power_since: int
     connectivity: node.Connectivity
     connectivity_since: int
+    session: int
     conditions: tuple[node.Condition, ...]
     schedulable: bool
     unschedulable_reasons: tuple[Reason, ...]
@@ -78,13 +82,17 @@ def view(id: str, state: node.State, version: int) -> View:
         role=state.role,
         trust=state.trust,
         provision_state=state.provision_state,
+        provision_since=state.provision_since,
         maintenance=state.maintenance,
         planned_maintenance=state.plans,
         cordoned=state.cordoned,
+        cordoned_since=state.cordoned_since,
         drain=state.drain,
         power=state.power,
+        power_since=state.power_since,
         connectivity=state.connectivity,
         connectivity_since=state.connectivity_since,
+        session=state.session,
         conditions=tuple(shown(condition) for condition in state.conditions),
         schedulable=not reasons,
         unschedulable_reasons=reasons,

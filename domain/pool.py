@@ -151,10 +151,15 @@ def cut(policy: Policy) -> tuple[int, tuple[tuple[int, str], ...]]:
 
 def device_classes(state: State) -> tuple[str, ...]:
     """The device classes whose devices are atoms here: a node is never sold twice through two classes."""
-    if state.class_ == "metal-dedicated":
+    return sold(state.class_, state.sharing)
+
+
+def sold(class_: str, sharing: str) -> tuple[str, ...]:
+    """That for which such a pool is there comes first."""
+    if class_ == "metal-dedicated":
         return ("node",)
     slices = {"exclusive": "gpu", "mig": "gpu.mig", "timeslice": "gpu.slot", "mps": "gpu.slot"}
-    return (slices[state.sharing], "nic.vf", "disk")
+    return (slices[sharing], "nic.vf", "disk")
 
 
 class View(State, frozen=True, kw_only=True, rename="camel"):

@@ -18,6 +18,8 @@ READ_VERBS: tuple[str, ...] = (
     "list",
     "get",
     "timeline",
+    "map",
+    "count",
     "inventory",
     "spec",
     "devices",

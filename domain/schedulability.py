@@ -1,5 +1,6 @@
 """Whether anything may be placed on a node, and if not, why and since when (domain.md §3)."""
 
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from domain import node, node_fold
@@ -10,22 +11,28 @@ BLOCKING: Final = frozenset(
 """Conditions that put a reason of their name into noScheduleReasons; all others only inform."""
 
 
+CHECKS: Final[Mapping[str, Callable[[node.State], bool]]] = {
+    "NotProvisioned": lambda state: state.provision_state not in ("adopted", "deployed"),
+    "NotHost": lambda state: state.role != "host",
+    "Maintenance": lambda state: bool(state.maintenance),
+    "Cordoned": lambda state: state.cordoned is not None,
+    "NotConnected": lambda state: state.connectivity != "connected",
+    "SpecNotObserved": lambda state: state.observed_generation < 1,
+    "NotTrusted": lambda state: not _trusted(state),
+}
+REASONS: Final = frozenset(CHECKS) | BLOCKING
+"""Everything that can stand against placing something on a node."""
+
+
 def unschedulable(state: node.State) -> tuple[str, ...]:
     """Every reason why nothing may be placed here; none means schedulable (domain.md §3)."""
-    trusted = state.trust == "platform" or (
-        state.trust == "tenant-owned" and state.pool_owner_id == state.owner_tenant_id
-    )
-    checks = {
-        "NotProvisioned": state.provision_state not in ("adopted", "deployed"),
-        "NotHost": state.role != "host",
-        "Maintenance": bool(state.maintenance),
-        "Cordoned": state.cordoned is not None,
-        "NotConnected": state.connectivity != "connected",
-        "SpecNotObserved": state.observed_generation < 1,
-        "NotTrusted": not trusted,
-    }
     blocking = sorted(c.type for c in state.conditions if c.type in BLOCKING)
-    return (*(name for name, holds in checks.items() if holds), *blocking)
+    return (*(name for name, holds in CHECKS.items() if holds(state)), *blocking)
+
+
+def _trusted(state: node.State) -> bool:
+    own = state.trust == "tenant-owned" and state.pool_owner_id == state.owner_tenant_id
+    return state.trust == "platform" or own
 
 
 def settle(state: node.State, events: list[node.Events], now: int) -> list[node.Events]:

@@ -11,12 +11,19 @@ TABLES = f"""
 CREATE TABLE nodes (
     id text PRIMARY KEY,
     tenant_id text NOT NULL,
+    words text NOT NULL,
+    gpu_model text,
+    power text NOT NULL,
     site_id text NOT NULL,
     pool_id text,
     role text NOT NULL,
     provision_state text NOT NULL,
     connectivity text NOT NULL,
     schedulable boolean NOT NULL,
+    rack text,
+    drain text,
+    reasons jsonb NOT NULL,
+    conditions jsonb NOT NULL,
     name text NOT NULL,
     gateway text NOT NULL,
     session bigint NOT NULL,
@@ -36,16 +43,43 @@ CREATE INDEX nodes_by_gateway ON nodes (gateway) WHERE connectivity = 'connected
 """
 
 
+RACK = "rack"
+"""The label that says where in its site a node stands."""
+
+
 def facets(state: node.State) -> tuple[Any, ...]:
     return (
         state.owner_tenant_id,
+        _words(state),
+        state.gpu_model,
+        state.power,
         state.site_id,
         state.pool_id,
         state.role,
         state.provision_state,
         state.connectivity,
         not state.reasons,
+        state.labels.get(RACK),
+        _drain(state),
+        _since(state.reasons),
+        _since({condition.type: condition.since for condition in state.conditions}),
     )
+
+
+def _words(state: node.State) -> str:
+    """What a text is looked for in: the name, and what its labels say."""
+    return "\n".join([state.name, *(value for _, value in sorted(state.labels.items()))]).lower()
+
+
+def _drain(state: node.State) -> str | None:
+    if state.drain is None:
+        return None
+    return "draining" if state.drain.drained_at is None else "drained"
+
+
+def _since(instants: dict[str, int]) -> str:
+    """Names with since when, always in one order: what is equal is written alike."""
+    return encode(dict(sorted(instants.items()))).decode()
 
 
 def due_at(state: node.State) -> int | None:
@@ -77,12 +111,19 @@ MODEL = Documents(
     node.State,
     facets=(
         "tenant_id text",
+        "words text",
+        "gpu_model text",
+        "power text",
         "site_id text",
         "pool_id text",
         "role text",
         "provision_state text",
         "connectivity text",
         "schedulable boolean",
+        "rack text",
+        "drain text",
+        "reasons jsonb",
+        "conditions jsonb",
     ),
     columns=(
         "name text",

@@ -225,6 +225,7 @@ OPERATIONS = (
         on=("compute-tenant/{acting}",),
         handle=events,
         summary="Who did what, and who was refused: the audit log of your tenant",
+        example={"resource": "node_…", "order": "desc"},
         refusals=(errors.AccessDenied, errors.ProjectionBehind),
         columns=("timestamp", "actorId", "action", "resourceId", "outcome", "position=metadata.position"),
         of_log=True,

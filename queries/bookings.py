@@ -80,6 +80,7 @@ OPERATIONS = (
         on=("compute-tenant/{acting}",),
         handle=list_,
         summary="List bookings of your pools and of your tenant",
+        example={"nodeId": "node_…"},
         refusals=(errors.AccessDenied, errors.ProjectionBehind, errors.HistoryPruned),
         columns=("deviceId", "from", "until", "reservationId", "tenantId", "bound", "nodeId"),
     ),

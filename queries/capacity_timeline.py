@@ -55,6 +55,7 @@ OPERATIONS = (
         on=("compute-pool/{poolId}",),
         handle=timeline,
         summary="Show what a pool holds and has left over time, in steps",
+        example={"poolId": "pool_…", "step": 86_400},
         refusals=(errors.AccessDenied, errors.NotFound, errors.ProjectionBehind, errors.HistoryPruned),
         columns=("at", "resource", "total", "allocatable", "allocated", "reserved", "available", "limit"),
     ),

@@ -9,6 +9,7 @@ from queries.reading import Reader, filters, one
 class List(KnownListing, frozen=True, kw_only=True):
     """Drafts are shown only when asked for by their state."""
 
+    instance_id: str | None = None
     pool_id: str | None = None
     state: instance.Status | None = None
     project_id: str | None = None
@@ -24,7 +25,8 @@ ROWS = past.rows(
     "instances",
     mine="(%(tenant)s::text IS NULL OR tenant_id = %(tenant)s)",
     wanted="""
-    (%(pool_id)s::text IS NULL OR pool_id = %(pool_id)s)
+    (%(instance_id)s::text IS NULL OR instances.id = %(instance_id)s)
+    AND (%(pool_id)s::text IS NULL OR pool_id = %(pool_id)s)
     AND (%(project_id)s::text IS NULL OR project_id = %(project_id)s)
     AND (%(node_id)s::text IS NULL OR node_id = %(node_id)s)
     AND (%(image_id)s::text IS NULL OR image_id = %(image_id)s)

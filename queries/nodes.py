@@ -1,23 +1,44 @@
 """Nodes: list, get with its unschedulable reasons, inventory, spec, devices (domain.md §3)."""
 
-from typing import Any, LiteralString
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal, LiteralString
 
-from msgspec import Struct
+import msgspec
+from msgspec import Meta, Struct
 
 from domain import device, errors, inventory_diff, node, node_spec, node_view, provision
 from domain import inventory as document
 from domain.inventory import NodeInventory
+from domain.join_token import Role
 from domain.operation import Answer, AsOf, Known, KnownListing, Operation, Page
-from queries import past
-from queries.reading import Reader, filters, one
+from queries import past, reading
+from queries.reading import Reader, Row, filters, one
+from queries.sight import Through
+
+Rack = Annotated[str, Meta(max_length=255, description="the value of the label `rack`")]
+Reason = Annotated[str, Meta(max_length=64, description="those on which nothing is placed for this reason")]
+Condition = Annotated[str, Meta(max_length=64, description="those of which this was observed")]
+
+
+Sort = Literal["age", "name", "changed"]
+Text = Annotated[str, Meta(max_length=128, description="it is in the name, or in the value of a label")]
 
 
 class List(KnownListing, frozen=True, kw_only=True):
+    role: Role | None = None
+    power: node.Power | None = None
+    gpu_model: Annotated[str, Meta(max_length=64)] | None = None
+    text: Text | None = None
+    sort: Annotated[Sort, Meta(description="changed: by when one of what lists filter by last did")] = "age"
     pool_id: str | None = None
     site_id: str | None = None
+    rack: Rack | None = None
     provision_state: provision.Provision | None = None
     connectivity: node.Connectivity | None = None
     schedulable: bool | None = None
+    drain: Literal["draining", "drained"] | None = None
+    reason: Reason | None = None
+    condition: Condition | None = None
 
 
 class Get(Known, frozen=True, kw_only=True):
@@ -64,23 +85,47 @@ class Devices(Struct, frozen=True, kw_only=True, rename="camel"):
     items: tuple[device.Device, ...]
 
 
-ROWS = past.rows(
-    "nodes",
-    mine="(%(tenant)s::text IS NULL OR tenant_id = %(tenant)s)",
-    wanted="""
+MINE: LiteralString = "(%(tenant)s::text IS NULL OR tenant_id = %(tenant)s)"
+WANTED: LiteralString = """
+    (%(role)s::text IS NULL OR role = %(role)s) AND (%(power)s::text IS NULL OR power = %(power)s)
+    AND (%(gpu_model)s::text IS NULL OR gpu_model = %(gpu_model)s)
+    AND (%(text)s::text IS NULL OR position(lower(%(text)s) IN words) > 0) AND
     (%(pool_id)s::text IS NULL OR pool_id = %(pool_id)s) AND (%(site_id)s::text IS NULL OR site_id = %(site_id)s)
     AND (%(provision_state)s::text IS NULL OR provision_state = %(provision_state)s)
     AND (%(connectivity)s::text IS NULL OR connectivity = %(connectivity)s)
     AND (%(schedulable)s::boolean IS NULL OR schedulable = %(schedulable)s)
-    """,
-)
+    AND (%(rack)s::text IS NULL OR rack = %(rack)s) AND (%(drain)s::text IS NULL OR drain = %(drain)s)
+    AND (%(reason)s::text IS NULL OR reasons ? %(reason)s::text)
+    AND (%(condition)s::text IS NULL OR conditions ? %(condition)s::text)
+"""
+ROWS = past.rows("nodes", mine=MINE, wanted=WANTED)
 
+_SORTED: Final[Mapping[Sort, LiteralString]] = {
+    "age": "created_at, id",
+    "name": "0::bigint, (name || ' ' || id) COLLATE \"C\"",
+    "changed": "since, id",
+}
+"""A row's place, and what comes next in the order, which ends with the node's id."""
+
+_BY_ID: Final = Through("compute-node", thing="substring(listed.id from '[^ ]+$')")
 
 _SEEN: LiteralString = "SELECT inventory_at FROM node_sightings WHERE node_id = %s"
 
 
 def list_(query: List, read: Reader) -> Answer:
-    return past.listed(read, query, ROWS, filters(query, read), node_view.view, "compute-node")
+    wanted = filters(query, read)
+    if query.sort == "age":
+        return past.listed(read, query, ROWS, wanted, node_view.view, "compute-node")
+    if query.as_of is not None:
+        raise errors.Invalid("sort", "lists of the past go by id; leave it out")
+    sql = ROWS.now.replace(_SORTED["age"], _SORTED[query.sort], 1)
+    return reading.listed(read, query, sql, wanted, _BY_ID, _shown, f" {query.sort}")
+
+
+def _shown(row: Row) -> Row:
+    at, place, version, kept = row
+    state = msgspec.json.decode(kept, type=node.State)
+    return at, place, version, msgspec.json.encode(node_view.view(place.rpartition(" ")[2], state, version))
 
 
 def get(query: Get, read: Reader) -> Answer:
@@ -153,14 +198,15 @@ OPERATIONS = (
         on=("compute-tenant/{acting}",),
         handle=list_,
         summary="List nodes",
+        example={"schedulable": False},
         refusals=(errors.AccessDenied, errors.ProjectionBehind, errors.HistoryPruned),
         columns=(
             "id",
             "name",
-            "provisionState",
-            "connectivity",
             "schedulable",
             "why=unschedulableReasons.reason",
+            "provisionState",
+            "connectivity",
             "gpuModel",
             "gpuCount",
             "poolId",

@@ -2,10 +2,9 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal, LiteralString
+from typing import TYPE_CHECKING, Any, Literal, LiteralString
 
 import msgspec
-from psycopg import Connection
 
 from domain import errors, registry
 from domain.operation import Answer, Paged
@@ -13,6 +12,9 @@ from projections import log_time
 from queries import reading
 from queries.reading import Place, Reader, Row
 from queries.sight import Through
+
+if TYPE_CHECKING:
+    from psycopg import Connection
 
 _LABEL: LiteralString = f"SELECT coalesce(({log_time.AS_OF}), 0), EXISTS (SELECT 1 FROM log_time WHERE t > %s)"
 _KEPT: LiteralString = "SELECT position FROM history_horizon"
@@ -156,14 +158,14 @@ def check_instant(instant: int, now: int, field: str = MARK) -> None:
         raise errors.Invalid(field, f"lies in the future: now is {now}")
 
 
-def label(connection: Connection[Any], instant: int) -> tuple[int, bool]:
+def label(connection: "Connection[Any]", instant: int) -> tuple[int, bool]:
     """The position that an instant stands for, 0 before the log, and whether no event can come that moves it."""
     row = connection.execute(_LABEL, (instant, instant)).fetchone()
     assert row is not None
     return row[0], row[1]
 
 
-def window(connection: Connection[Any], from_: int | None, until: int | None) -> tuple[int, int | None]:
+def window(connection: "Connection[Any]", from_: int | None, until: int | None) -> tuple[int, int | None]:
     """The positions `(low, high]` of what was recorded in `[from, until)` epoch ms; without an until there is no high.
 
     Time only labels and is taken as never going back, so that a window is one stretch of the log.
@@ -174,7 +176,7 @@ def window(connection: Connection[Any], from_: int | None, until: int | None) ->
     return low, None if until is None else label(connection, until - 1)[0]
 
 
-def instant(connection: Connection[Any], as_of: str) -> int | None:
+def instant(connection: "Connection[Any]", as_of: str) -> int | None:
     """What was now as of then, in epoch ms: the instant that is asked for, or when the log came to the position."""
     if not as_of.startswith("@"):
         return int(as_of)
@@ -182,7 +184,7 @@ def instant(connection: Connection[Any], as_of: str) -> int | None:
     return None if row is None else int(row[0])
 
 
-def check_kept(connection: Connection[Any], position: int) -> None:
+def check_kept(connection: "Connection[Any]", position: int) -> None:
     """Versions that ended up to the horizon are forgotten; whatever was current there or later is not."""
     row = connection.execute(_KEPT).fetchone()
     if row is not None and position < row[0]:

@@ -9,6 +9,7 @@ from queries.reading import Reader, filters, one
 
 
 class List(KnownListing, frozen=True, kw_only=True):
+    pool_id: str | None = None
     site_id: str | None = None
     gpu_model: str | None = None
     retired: bool | None = None
@@ -31,7 +32,9 @@ ROWS = past.rows(
         WHERE o.pool_id = pools.id AND (line.depth = 0 OR o.include_descendants)))
     """,
     wanted="""
-    (%(site_id)s::text IS NULL OR site_id = %(site_id)s) AND (%(gpu_model)s::text IS NULL OR gpu_model = %(gpu_model)s)
+    (%(pool_id)s::text IS NULL OR pools.id = %(pool_id)s)
+    AND (%(site_id)s::text IS NULL OR site_id = %(site_id)s)
+    AND (%(gpu_model)s::text IS NULL OR gpu_model = %(gpu_model)s)
     AND (%(retired)s::boolean IS NULL OR retired = %(retired)s)
     """,
 )

@@ -7,6 +7,7 @@ from queries.reading import Reader, filters, one
 
 
 class List(KnownListing, frozen=True, kw_only=True):
+    project_id: str | None = None
     archived: bool | None = None
 
 
@@ -17,7 +18,10 @@ class Get(Known, frozen=True, kw_only=True):
 ROWS = past.rows(
     "projects",
     mine="(%(tenant)s::text IS NULL OR tenant_id = %(tenant)s)",
-    wanted="(%(archived)s::boolean IS NULL OR archived = %(archived)s)",
+    wanted="""
+    (%(project_id)s::text IS NULL OR projects.id = %(project_id)s)
+    AND (%(archived)s::boolean IS NULL OR archived = %(archived)s)
+    """,
 )
 
 

@@ -1,19 +1,28 @@
 """What a tenant or a project may hold, holds now, and will hold at most (domain.md §2)."""
 
-from typing import Annotated, Final, LiteralString
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, LiteralString
 
+import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
-from domain import errors, ids, quota
-from domain.operation import Answer, Known, Operation
+from domain import errors, ids, offering, quota
+from domain.operation import Answer, Known, KnownListing, Operation, Page
 from projections import quotas_past
+from queries import reading
 from queries.past import over
-from queries.reading import Reader, known
+from queries.reading import Reader, filters, known
+from queries.sight import Through
 
 
 class Get(Known, frozen=True, kw_only=True):
     kind: quota.Kind
     id: Annotated[str, Meta(max_length=128)]
+
+
+class List(KnownListing, frozen=True, kw_only=True):
+    """Of the tenants and projects that there are today, archived projects left out."""
 
 
 class Use(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -35,6 +44,22 @@ class View(Struct, frozen=True, kw_only=True, rename="camel"):
     at: int
     resources: tuple[Use, ...]
 
+
+class Row(View, frozen=True, kw_only=True, rename="camel"):
+    tenant_id: str
+
+
+_SCOPES: Final[LiteralString] = """
+SELECT scopes.place, scopes.id, 0::bigint, convert_to(scopes.tenant_id, 'UTF8')
+FROM (
+    SELECT 0::bigint AS place, 'tenant:' || t.id AS id, t.id AS tenant_id FROM catalog_tenants AS t
+    UNION ALL
+    SELECT p.created_at, p.id, p.tenant_id FROM projects AS p WHERE NOT p.archived
+) AS scopes
+WHERE %(tenant)s::text IS NULL OR scopes.tenant_id = %(tenant)s
+"""
+"""A tenant's scope bears the tenant's id, a project's is its id; tenants come first."""
+_SEEN: Final = Through("compute-project", own="left(listed.id, 7) = 'tenant:'")
 
 _USE: LiteralString = """
 WITH claims AS (
@@ -64,22 +89,48 @@ _USED: Final[LiteralString] = over(_USE, quota_claims=quotas_past.CLAIMS)
 def get(query: Get, read: Reader) -> Answer:
     may_read(query.kind, query.id, read)
     loaded = known(read, quota.stream(query.kind, query.id))
+    body = _view(read, query.kind, query.id, loaded)
+    return Answer(body=body, position=read.position, version=loaded.version, of_the_moment=True)
+
+
+def _view(read: Reader, kind: quota.Kind, id: str, loaded: Any) -> View:
     state: quota.State = loaded.state
-    params = {"scope": quota.scope(query.kind, query.id), "now": read.now, "_as_of": read.as_of}
+    set_at = state.set_at if loaded.version else None
+    resources = uses(read, quota.scope(kind, id), state.limits)
+    return View(kind=kind, id=id, set_at=set_at, at=read.now, resources=resources)
+
+
+def uses(
+    read: Reader, scope: str, limits: Mapping[offering.Resource, int], unnamed: int | None = None
+) -> tuple[Use, ...]:
+    """Of each resource that is limited or claimed; `unnamed` is the limit of one that the limits do not name."""
+    params = {"scope": scope, "now": read.now, "_as_of": read.as_of}
     sql = _USE if read.as_of is None else _USED
     used = {row[0]: row[1:] for row in read.connection.execute(sql, params).fetchall()}
-    resources = tuple(
-        _use(resource, state.limits.get(resource), used.get(resource, (0, 0, None)))
-        for resource in sorted({*state.limits, *used})
+    return tuple(
+        _use(resource, limits.get(resource, unnamed), used.get(resource, (0, 0, None)))
+        for resource in sorted({*limits, *used})
     )
-    set_at = state.set_at if loaded.version else None
-    body = View(kind=query.kind, id=query.id, set_at=set_at, at=read.now, resources=resources)
-    return Answer(body=body, position=read.position, version=loaded.version, of_the_moment=True)
 
 
 def _use(resource: str, limit: int | None, used: tuple[int, int, int | None]) -> Use:
     now, peak, peak_at = used
     return Use(resource=resource, limit=limit, used=now, peak=peak, peak_at=peak_at if peak else None)
+
+
+def list_(query: List, read: Reader) -> Answer:
+    """Each as `get` shows it, with whose it is."""
+
+    def show(row: reading.Row) -> reading.Row:
+        place, scope, version, tenant_id = row
+        kind: quota.Kind = "tenant" if scope.startswith("tenant:") else "project"
+        id = scope.removeprefix("tenant:")
+        shown = _view(read, kind, id, known(read, quota.stream(kind, id)))
+        whole = Row(tenant_id=tenant_id.decode(), **{name: getattr(shown, name) for name in View.__struct_fields__})
+        return place, scope, version, msgspec.json.encode(whole)
+
+    answer = reading.listed(read, query, _SCOPES, filters(query, read), _SEEN, show)
+    return replace(answer, of_the_moment=True)
 
 
 def may_read(kind: quota.Kind, id: str, read: Reader) -> None:
@@ -97,6 +148,18 @@ def may_read(kind: quota.Kind, id: str, read: Reader) -> None:
 
 
 OPERATIONS = (
+    Operation(
+        name="quotas.list",
+        verb="GET",
+        path="/v1/quotas",
+        request=List,
+        response=Page[Row],
+        on=("compute-tenant/{acting}",),
+        handle=list_,
+        summary="List the quotas of your tenant and its projects",
+        refusals=(errors.AccessDenied, errors.ProjectionBehind, errors.HistoryPruned),
+        columns=("kind", "id", "tenantId", "setAt", "resources"),
+    ),
     Operation(
         name="quotas.get",
         verb="GET",

@@ -5,10 +5,9 @@ import binascii
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, Final, LiteralString
+from typing import TYPE_CHECKING, Any, Final, LiteralString
 
 import msgspec
-from psycopg import Connection
 
 from domain import budget, errors, registry
 from domain.access import Foresight, Plan, Resource, Session
@@ -18,6 +17,9 @@ from domain.operation import Answer, Listing, Page, Paged
 from domain.selector import Selectors
 from queries import sight
 from queries.sight import Sight, Through
+
+if TYPE_CHECKING:
+    from psycopg import Connection
 
 SHORT_PAGE_AFTER: Final = 10
 """A page is cut short after so many reads where each row is decided, and most are refused; the cursor goes on."""
@@ -63,7 +65,7 @@ class Reader(msgspec.Struct, frozen=True):
     `diff` begins at. `position` is what the answer shows.
     """
 
-    connection: Connection[Any]
+    connection: "Connection[Any]"
     session: Session
     now: int
     position: int
@@ -124,12 +126,13 @@ def listed(
     wanted: Mapping[str, Any],
     of: Through | None = None,
     show: Callable[[Row], Row] = lambda row: row,
+    mark: str = "",
 ) -> Answer:
-    """One page of the rows that `sql` selects, in the order of place and id."""
+    """One page of the rows that `sql` selects, in the order of place and id; `mark` tells cursors of other orders."""
     sees = sight_of(read, request, of)
     fetch = partial(_read, read, request, sees.over(sql), {**wanted, **sees.params})
-    rows, place = page_of(read, request, after(request), fetch, sees)
-    return page(request, [show(row) for row in rows], place, read.position)
+    rows, place = page_of(read, request, after(request, mark), fetch, sees)
+    return page(request, [show(row) for row in rows], place, read.position, mark)
 
 
 def sight_of(read: Reader, request: Paged, of: Through | None) -> Sight:

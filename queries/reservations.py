@@ -13,6 +13,7 @@ from queries.reading import Reader, filters, one
 class List(KnownListing, frozen=True, kw_only=True):
     """Drafts are shown only when asked for by their state."""
 
+    reservation_id: str | None = None
     pool_id: str | None = None
     state: reservation.Status | None = None
     project_id: str | None = None
@@ -26,7 +27,8 @@ ROWS = past.rows(
     "reservations",
     mine="(%(tenant)s::text IS NULL OR tenant_id = %(tenant)s)",
     wanted="""
-    (%(pool_id)s::text IS NULL OR pool_id = %(pool_id)s)
+    (%(reservation_id)s::text IS NULL OR reservations.id = %(reservation_id)s)
+    AND (%(pool_id)s::text IS NULL OR pool_id = %(pool_id)s)
     AND (%(project_id)s::text IS NULL OR project_id = %(project_id)s)
     AND (%(state)s::text IS NULL OR state_name = %(state)s) AND (%(state)s::text IS NOT NULL OR state_name <> 'draft')
     """,
@@ -48,6 +50,8 @@ WHERE own.reservation_id = %s
 def get(query: Get, read: Reader) -> Answer:
     """Its place in the queue is that of the moment: an earlier position of the log does not tell it."""
     answer = one(read, query.id, reservation_view.view)
+    steps = reservation_view.steps(read.versions(query.id, 0, answer.version or 0))
+    answer = replace(answer, body=replace(answer.body, states=steps))
     if answer.body.state != "pending" or read.as_of is not None:
         return answer
     row = read.connection.execute(_POSITION, (query.id,), prepare=True).fetchone()
@@ -65,6 +69,7 @@ OPERATIONS = (
         on=("compute-tenant/{acting}",),
         handle=list_,
         summary="List your tenant's reservations",
+        example={"state": "pending"},
         refusals=(errors.AccessDenied, errors.ProjectionBehind, errors.HistoryPruned),
         columns=("id", "state", "stateReason", "gpuCount", "gpuModel", "startsAt", "endsAt", "tenantId"),
     ),

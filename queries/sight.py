@@ -6,21 +6,23 @@ that SQL cannot tell are matched one by one; where there is no plan, the decider
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, LiteralString, Protocol
+from typing import TYPE_CHECKING, Any, LiteralString, Protocol
 
 from msgspec import Struct
-from psycopg import Connection
 
 from domain import access, catalog
 from domain.access import Plan, Resource, Session
 from queries import filtering
+
+if TYPE_CHECKING:
+    from psycopg import Connection
 
 
 class Asker(Protocol):
     """Who asks, and where decisions come from."""
 
     @property
-    def connection(self) -> Connection[Any]: ...
+    def connection(self) -> "Connection[Any]": ...
 
     @property
     def session(self) -> Session: ...

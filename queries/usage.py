@@ -35,6 +35,7 @@ class List(KnownListing, frozen=True, kw_only=True):
     group_by: Annotated[tuple[By, ...], Meta(min_length=1, max_length=4)] = ALL
     project_id: str | None = None
     pool_id: str | None = None
+    reservation_id: str | None = None
 
 
 class Row(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -101,6 +102,7 @@ FROM (
         WHERE (%(tenant)s::text IS NULL OR tenant_id = %(tenant)s)
           AND (%(project_id)s::text IS NULL OR project_id = %(project_id)s)
           AND (%(pool_id)s::text IS NULL OR pool_id = %(pool_id)s)
+          AND (%(reservation_id)s::text IS NULL OR reservation_id = %(reservation_id)s)
           AND starts_at < %(until)s AND (ends_at IS NULL OR ends_at > %(from_)s)
     ) AS span
     WHERE span.starts_at < span.ends_at
@@ -118,6 +120,7 @@ OPERATIONS = (
         on=("compute-tenant/{acting}",),
         handle=list_,
         summary="Show device-hours and GPU-hours of what ran, by tenant, project, pool and model",
+        example={"from": 1_796_083_200_000, "until": 1_796_169_600_000},
         refusals=(errors.AccessDenied, errors.ProjectionBehind, errors.HistoryPruned),
         columns=("tenantId", "projectId", "poolId", "gpuModel", "resource", "gpuHours", "from", "until"),
     ),

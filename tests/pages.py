@@ -15,11 +15,11 @@ from typing import Final
 
 from msgspec import Struct
 
-PAGE_S: Final = 150
+PAGE_S: Final = 300
 END_S: Final = 30
 
 _FENCE = re.compile(r"^( *)```(?P<lang>\w*)(?P<more>[^\n]*)\n(?P<text>.*?)^\1```$", re.DOTALL | re.MULTILINE)
-_MARK = re.compile(r"<!-- (?P<name>server|in|exit|not run): (?P<value>.*?) -->\s*\Z", re.DOTALL)
+_MARK = re.compile(r"<!-- (?P<name>server|in|exit|not run): (?P<value>(?:(?!-->).)+?) -->\s*\Z", re.DOTALL)
 _HEAD = re.compile(r"^<!-- (?P<name>server|in): (?P<value>\w+) -->$", re.MULTILINE)
 _TITLE = re.compile(r'title="([^"]+)"')
 _WILD = (

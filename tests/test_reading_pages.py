@@ -73,3 +73,8 @@ def test_ids_instants_and_numbers_are_wild(shown: str, printed: str, is_there: b
 def test_a_command_outside_of_a_block_that_is_run_is_found(tmp_path: Path) -> None:
     page(tmp_path, "```sh\nbetter-compute a b\n```\n\n    better-compute nodes list\n\nSay `better-compute x`.\n")
     assert pages.unrun_commands(tmp_path / "page.md") == ["better-compute nodes list"]
+
+
+def test_a_mark_is_of_its_own_block_alone(tmp_path: Path) -> None:
+    read = page(tmp_path, "<!-- not run: a GPU -->\n```sh\na\n```\n<!-- exit: 1 -->\n```sh\nb\n```\n```sh\nc\n```\n")
+    assert [(block.not_run, block.exit) for block in read.blocks] == [("a GPU", 0), ("", 1), ("", 0)]

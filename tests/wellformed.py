@@ -55,6 +55,7 @@ REQUESTS: dict[str, tuple[str, Any]] = {
         {"quota": {"gpu": 100, "vcpu": 1000}, "priority": 1, "includeDescendants": True},
     ),
     "pools.offers": ("/v1/pools/{pool}/offers", {}),
+    "offerings.get": ("/v1/offerings/{offering}", {}),
     "pools.withdraw": ("/v1/pools/{other_pool}/offers/{customer}", {}),
     "pools.evict": ("/v1/pools/{pool}/evict", {"reservationId": "{evicted}", "reason": "broken rack"}),
     "projects.create": ("/v1/projects", {"name": "?", "labels": {"team": "t1"}}),
@@ -111,6 +112,7 @@ REQUESTS: dict[str, tuple[str, Any]] = {
     "instances.resize": ("/v1/instances/{instance}/resize", {"flavorId": "{flavor}"}),
     "instances.delete": ("/v1/instances/{spare_instance}/delete", {}),
     "quotas.set": ("/v1/quotas/tenant/{tenant}", {"limits": {"gpu": 100, "vcpu": 1000}}),
+    "quotas.list": ("/v1/quotas", {}),
     "quotas.get": ("/v1/quotas/tenant/{tenant}", {}),
     "budgets.set": ("/v1/budgets/tenant/{tenant}", {"gpuHours": 1000.5, "from": 0, "until": 4_102_444_800_000}),
     "budgets.get": ("/v1/budgets/tenant/{tenant}", {}),
@@ -158,6 +160,8 @@ REQUESTS: dict[str, tuple[str, Any]] = {
     "nodes.rescue": ("/v1/nodes/{spare_node}/rescue", {}),
     "nodes.retire": ("/v1/nodes/{last_node}/retire", {"force": True}),
     "nodes.list": ("/v1/nodes", {}),
+    "nodes.map": ("/v1/nodes/map", {}),
+    "nodes.count": ("/v1/nodes/count", {}),
     "nodes.get": ("/v1/nodes/{node}", {}),
     "nodes.inventory": ("/v1/nodes/{node}/inventory", {}),
     "nodes.history": ("/v1/nodes/{node}/history", {}),
@@ -229,6 +233,7 @@ REQUESTS: dict[str, tuple[str, Any]] = {
     "allocations.list": ("/v1/allocations", {}),
     "bookings.list": ("/v1/bookings", {}),
     "usage.list": ("/v1/usage", {}),
+    "usage.timeline": ("/v1/usage/timeline", {}),
     "leases.list": ("/v1/leases", {}),
     "leases.proceed": ("/v1/leases/singleton:elsewhere/proceed", {}),
     "events.stream": ("/v1/events/stream", {}),
@@ -302,8 +307,7 @@ def belongings(plane: Plane, owner: Party, customer: str) -> dict[str, str]:
     kind = "shared" if platform else "custom"
     site_id = plane.site(by=by, kind=kind)
     pools = {name: plane.pool(site_id, name, by) for name in ("pool", "spare-pool", "other-pool")}
-    for pool_id in pools.values():
-        plane.offer(pool_id, customer, 100, by)
+    offers = {name: plane.offer(pool_id, customer, 100, by)["id"] for name, pool_id in pools.items()}
     node_id = plane.node(site_id, pools["pool"], by=by, **trust)
     hosts = hosting(plane, site_id, by)
     plane.node(site_id, hosts, "host", by=by, **trust)
@@ -324,6 +328,7 @@ def belongings(plane: Plane, owner: Party, customer: str) -> dict[str, str]:
         "kind": kind,
         "site": site_id,
         **{name.replace("-", "_"): pool_id for name, pool_id in pools.items()},
+        "offering": offers["pool"],
         "hosts": hosts,
         "node": node_id,
         "spare_node": spare_node,

@@ -73,7 +73,12 @@ _DIRECTORY = click.Path(file_okay=False, path_type=Path)
 @click.option("--state", type=_DIRECTORY, required=True, help="the agent's own directory: key, journal, images")
 @click.option("--name", help="of the node; default: the host's name")
 @click.option(
-    "--label", "labels", multiple=True, metavar="KEY=VALUE", callback=_labels, help="of the node, at its join"
+    "--label",
+    "labels",
+    multiple=True,
+    metavar="KEY=VALUE",
+    callback=_labels,
+    help="of the node, at its join; may be repeated",
 )
 @click.option("--address", help="where the node can be reached, told at its join")
 @click.option(
@@ -87,7 +92,9 @@ _DIRECTORY = click.Path(file_okay=False, path_type=Path)
     show_default=True,
     help="how often the machine is looked at",
 )
-@click.option("--reboot-command", default="systemctl reboot", show_default=True, callback=_program)
+@click.option(
+    "--reboot-command", default="systemctl reboot", show_default=True, callback=_program, help="what a reboot runs"
+)
 @click.option(
     "--upgrade-command", callback=_program, help="given a version, installs it; without it the agent has none"
 )
@@ -151,7 +158,9 @@ def _driver(given: dict[str, Any]) -> "Make | None":
 @click.argument("count", metavar="N", type=click.IntRange(1, 20_000))
 @_SERVER
 @click.option("--join-token", envvar="BETTER_COMPUTE_JOIN_TOKEN", required=True, help="a token with N uses, or more")
-@click.option("--model", type=click.Choice(["H100", "A100", "L4"]), default="H100", show_default=True)
+@click.option(
+    "--model", type=click.Choice(["H100", "A100", "L4"]), default="H100", show_default=True, help="of their GPUs"
+)
 @click.option("--no-mig", is_flag=True, help="A100: whole GPUs instead of seven slices each")
 @click.option("--prefix", help="of the nodes' names, which are <prefix>-<n>; default: sim-<model>")
 @click.option(

@@ -15,7 +15,7 @@ _PLAIN = ("--no-owner", "--no-privileges")
 
 @click.group("database")
 def group() -> None:
-    """Back the database up, and restore it."""
+    """Back the database up, restore it, or reach it with PostgreSQL's own programs."""
 
 
 @group.command()
@@ -43,13 +43,14 @@ def dump(file: Path, data_dir: Path | None) -> None:
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @database.directory
 def restore(file: Path, data_dir: Path | None) -> None:
-    """Restore FILE into a data directory without a database; its log has a new name from then on."""
-    from adapters.postgres import embedded, embedded_server, programs
+    """Restore FILE into a data directory without a database, and migrate it; its log has a new name from then on."""
+    from adapters.postgres import embedded, embedded_server, migrate, programs
 
     arguments = ("--single-transaction", "--exit-on-error", "--no-comments", *_PLAIN)
     with database.explained(), embedded.running(data_dir) as dsn, _said():
         _refuse_full(dsn)
         programs.run(dsn, "pg_restore", *arguments, f"--dbname={embedded_server.NAME}", str(file.resolve()))
+        migrate.migrate(dsn)
         _begin(dsn)
 
 
@@ -59,6 +60,25 @@ def restored(database_url: str | None, data_dir: Path | None) -> None:
     """Say that this database is a copy that goes on: its log gets a new name, and nobody's lease is valid."""
     with database.reached(database_url, data_dir) as dsn, _said():
         _begin(dsn)
+
+
+@group.command()
+@database.directory
+def url(data_dir: Path | None) -> None:
+    """Print the connection string of the embedded database that is served, for psql and the like."""
+    from adapters.postgres import embedded
+
+    with database.explained():
+        click.echo(embedded.served(data_dir))
+
+
+@group.command()
+def programs() -> None:
+    """Print the directory of psql, pg_dump and the others that come with the embedded PostgreSQL."""
+    from adapters.postgres import embedded_binaries
+
+    with database.explained():
+        click.echo(embedded_binaries.installed())
 
 
 def _begin(dsn: str) -> None:
@@ -82,9 +102,9 @@ def _refuse_full(dsn: str) -> None:
 
 @contextmanager
 def _said() -> Iterator[None]:
-    from adapters.postgres import programs
+    from adapters.postgres import migrate, programs
 
     try:
         yield
-    except programs.ProgramError as problem:
+    except (programs.ProgramError, migrate.MigrationError) as problem:
         raise click.ClickException(str(problem)) from problem

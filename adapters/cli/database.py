@@ -26,7 +26,8 @@ def directory(command: F) -> F:
         "--data-dir",
         type=click.Path(path_type=Path),
         envvar="BETTER_COMPUTE_DATA_DIR",
-        help="where a single machine keeps its data",
+        help="where a single machine keeps its data; default /var/lib/better-compute for root, "
+        "~/.local/share/better-compute for others",
     )(command)
 
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -9,7 +10,7 @@ from msgspec import NODEFAULT, inspect
 
 from adapters.cli import instants, tables
 from adapters.cli.main import kebab
-from domain.operation import Operation
+from domain.operation import Operation, Request
 
 if TYPE_CHECKING:
     ParamType = click.ParamType[Any]
@@ -78,7 +79,7 @@ class Piece(ParamType):
         return line | ({"selector": selector} if comma else {})
 
 
-def option(field: inspect.Field) -> click.Option:
+def option(field: inspect.Field, completes: Any = None) -> click.Option:
     """The option of one field; what is left out is not sent, so that the server's defaults stand."""
     notes = [_description(field.type)]
     if field.required:
@@ -86,7 +87,7 @@ def option(field: inspect.Field) -> click.Option:
     elif field.default not in (NODEFAULT, None, (), False) and isinstance(field.default, str | int | float):
         notes.append(f"[default: {field.default}]")
     text = " ".join(note for note in notes if note)
-    kinds, name = _kinds(field.type), flag(field)
+    kinds, name = kinds_of(field.type), flag(field)
     if _is_many(field.type):
         return click.Option([field.name, name], type=Piece(kinds[0]), multiple=True, help=text)
     if len(kinds) == 1 and isinstance(kinds[0], inspect.BoolType):
@@ -99,12 +100,13 @@ def option(field: inspect.Field) -> click.Option:
         return click.Option([field.name, name], type=instants.Instant(), help=text.replace("epoch ms", instants.SHORT))
     if field.encode_name in ("asOf", "diff"):
         return click.Option([field.name, name], type=instants.AsOf(), help=text.replace("epoch ms", instants.SHORT))
-    return click.Option([field.name, name], type=scalar(field.type), help=text)
+    return click.Option([field.name, name], type=scalar(field.type), help=text, shell_complete=completes)
 
 
-def argument(field: inspect.Field) -> click.Argument:
-    """The positional argument of a field that stands in the path."""
-    return click.Argument([field.name], type=scalar(field.type), metavar=kebab(field.encode_name).upper())
+def argument(field: inspect.Field, completes: Any = None) -> click.Argument:
+    """The positional argument of a field that stands in the path; `completes` asks for what it may be."""
+    named = kebab(field.encode_name).upper()
+    return click.Argument([field.name], type=scalar(field.type), metavar=named, shell_complete=completes)
 
 
 def flag(field: inspect.Field) -> str:
@@ -112,9 +114,14 @@ def flag(field: inspect.Field) -> str:
     return f"--body-{name}" if name in OWN else f"--{name}"
 
 
-def of(operation: Operation) -> dict[str, inspect.Field]:
+def of(operation: Operation) -> Mapping[str, inspect.Field]:
     """The fields of an operation's request by their name in Python."""
-    shape = inspect.type_info(operation.request)
+    return _of(operation.request)
+
+
+@cache
+def _of(request: type[Request]) -> Mapping[str, inspect.Field]:
+    shape = inspect.type_info(request)
     assert isinstance(shape, inspect.StructType)
     return {field.name: field for field in shape.fields}
 
@@ -125,12 +132,12 @@ def path_names(operation: Operation) -> list[str]:
     return [names.get(placeholder, placeholder) for placeholder in operation.path_fields]
 
 
-def _kinds(kind: inspect.Type) -> list[inspect.Type]:
+def kinds_of(kind: inspect.Type) -> list[inspect.Type]:
     """What a type may be, null and annotations aside."""
     if isinstance(kind, inspect.Metadata):
-        return _kinds(kind.type)
+        return kinds_of(kind.type)
     if isinstance(kind, inspect.UnionType):
-        return [below for member in kind.types for below in _kinds(member)]
+        return [below for member in kind.types for below in kinds_of(member)]
     return [] if isinstance(kind, inspect.NoneType) else [kind]
 
 
@@ -143,7 +150,7 @@ def _description(kind: inspect.Type) -> str:
 
 
 def _is_many(kind: inspect.Type) -> bool:
-    kinds = _kinds(kind)
+    kinds = kinds_of(kind)
     many = (inspect.CollectionType, inspect.TupleType, inspect.DictType)
     return len(kinds) == 1 and isinstance(kinds[0], many)
 
@@ -155,7 +162,7 @@ def _item(kind: inspect.Type) -> inspect.Type:
 def _short_form(kind: inspect.Type) -> str:
     if isinstance(kind, inspect.DictType):
         return "json" if isinstance(scalar(kind.value_type), Json) else "key=value"
-    item = _kinds(_item(kind))
+    item = kinds_of(_item(kind))
     if len(item) == 1 and isinstance(item[0], inspect.StructType):
         names = {field.encode_name for field in item[0].fields}
         return "class=count[,selector]" if {"class", "count"} <= names else "json"
@@ -164,7 +171,7 @@ def _short_form(kind: inspect.Type) -> str:
 
 def scalar(kind: inspect.Type) -> ParamType:
     """How the text of one value is read; ranges and choices are in the help and refused before asking."""
-    kinds = _kinds(kind)
+    kinds = kinds_of(kind)
     if len(kinds) != 1:
         texts = any(isinstance(below, inspect.StrType) for below in kinds)
         return click.STRING if texts else Json()
@@ -190,7 +197,7 @@ def value(field: inspect.Field, given: Any) -> Any:
     """What is sent: a repeated option as one list, or one dict, that a later piece adds to."""
     if not _is_many(field.type):
         return given
-    if isinstance(_kinds(field.type)[0], inspect.DictType):
+    if isinstance(kinds_of(field.type)[0], inspect.DictType):
         return {key: below for piece in given for key, below in piece.items()}
     return [item for piece in given for item in (piece if isinstance(piece, list) else [piece])]
 

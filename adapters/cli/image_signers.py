@@ -15,7 +15,10 @@ def signers() -> None:
     """Whose signatures make images verified."""
 
 
-@signers.command(params=[*server_options.asking()])
+@signers.command(
+    params=[*server_options.asking()],
+    epilog=server_options.example("image-signers allow release release.pub.pem"),
+)
 @click.argument("name")
 @click.argument("public_key", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 def allow(name: str, public_key: Path, _server: str, _token: str | None, _json: bool) -> None:
@@ -31,7 +34,7 @@ def allow(name: str, public_key: Path, _server: str, _token: str | None, _json: 
     _set(api, there, [*there["signers"], {"name": name, "publicKey": pem}], as_json=_json)
 
 
-@signers.command(params=[*server_options.asking()])
+@signers.command(params=[*server_options.asking()], epilog=server_options.example("image-signers disallow 9f86d081…"))
 @click.argument("key_id")
 def disallow(key_id: str, _server: str, _token: str | None, _json: bool) -> None:
     """Take a key off the list: what it alone vouched for starts nothing new. `image-signers get` shows KEY_ID."""

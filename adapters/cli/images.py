@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     Key = Ed25519PrivateKey | EllipticCurvePrivateKey
 
 KEY_HELP: Final = "private key in PEM, not encrypted: Ed25519, or ECDSA on P-256"
+_ADDING: Final = server_options.example(
+    "images add ubuntu.qcow2 --name ubuntu --image-version 24.04", "--sign-with release.pem"
+)
 _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
@@ -28,7 +31,12 @@ def images() -> None:
     """What instances start from: add a file, or register, sign and upload; retire."""
 
 
-@images.command(params=[*server_options.asking()])
+@images.command(
+    params=[*server_options.asking()],
+    epilog=server_options.example(
+        "images add ubuntu.qcow2 --name ubuntu --image-version 24.04", "--sign-with release.pem"
+    ),
+)
 @click.argument("file", type=_FILE)
 @click.option("--name", required=True, help="with the version, what it is known as for ever")
 @click.option("--image-version", required=True, help="of the name, as 24.04")
@@ -56,7 +64,7 @@ def add(file: Path, sign_with: Path | None, _server: str, _token: str | None, _j
     showing.show_record(answer, as_json=_json)
 
 
-@images.command(params=[*server_options.asking()])
+@images.command(params=[*server_options.asking()], epilog=server_options.example("images statement img_… > statement"))
 @click.argument("id")
 def statement(id: str, _server: str, _token: str | None, _json: bool) -> None:
     """Print the bytes that an Ed25519 signature of an image is over, for a key that is elsewhere."""
@@ -65,7 +73,7 @@ def statement(id: str, _server: str, _token: str | None, _json: bool) -> None:
     sys.stdout.buffer.flush()
 
 
-@images.command(params=[*server_options.asking()])
+@images.command(params=[*server_options.asking()], epilog=server_options.example("images vouch img_… release.pem"))
 @click.argument("id")
 @click.argument("key", type=_FILE)
 def vouch(id: str, key: Path, _server: str, _token: str | None, _json: bool) -> None:

@@ -17,7 +17,9 @@ def instances() -> None:
     """Virtual machines on booked devices: create, start, stop, console, delete."""
 
 
-@instances.command(params=[*server_options.asking()])
+@instances.command(
+    params=[*server_options.asking()], epilog=server_options.example("instances console inst_… --follow")
+)
 @click.argument("id")
 @click.option("--follow", "-f", is_flag=True, help="go on with what it writes, until Ctrl-C")
 def console(id: str, follow: bool, _server: str, _token: str | None, _json: bool) -> None:

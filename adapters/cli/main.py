@@ -24,6 +24,7 @@ class Static(NamedTuple):
 
 STATIC: Final = {
     "top": Static("adapters.cli.top:top", "Watch capacity, queue, nodes and instances of a server, live."),
+    "reserve": Static("adapters.cli.reserve:reserve", "Reserve devices; asks what is missing when on a terminal."),
     "serve": Static("adapters.cli.serve:serve", "Run the control plane: API, gateway and workers."),
     "migrate": Static("adapters.cli.migrate:migrate", "Bring the database's schema up to date."),
     "database": Static("adapters.cli.backup:group", "Back the database up, and restore it."),
@@ -46,6 +47,7 @@ HELPED: Final = {
 GROUPS: Final = {
     "sites": "Places with nodes.",
     "pools": "Sets of nodes, and the tenants they are offered to.",
+    "offerings": "A pool as one tenant has it: its quota, and what is used of it.",
     "projects": "Groupings of what a tenant claims.",
     "quotas": "What tenants and projects may hold at once.",
     "budgets": "GPU-hours that tenants and projects may spend.",

@@ -11,7 +11,17 @@ from uuid import uuid4
 
 import click
 
-from adapters.cli import client, fields, picking, server_options, showing, uploading, waiting, watching
+from adapters.cli import (
+    client,
+    completing,
+    fields,
+    picking,
+    server_options,
+    showing,
+    uploading,
+    waiting,
+    watching,
+)
 from adapters.cli.main import kebab
 from domain.operation import Operation
 
@@ -45,6 +55,14 @@ class Command(click.Command):
 
     operation: Operation
 
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """An example, as one copies it: click would break its lines anew."""
+        from adapters.cli import examples
+
+        with formatter.section("Example"):
+            for line in examples.line(self.operation, ctx.info_name).split("\n"):
+                formatter.write(f"{'':{formatter.current_indent}}{line}\n")
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """`--watch` may stand before an argument: only a number that follows is its pause."""
         if any("--watch" in param.opts for param in self.params):
@@ -56,8 +74,9 @@ def command(operation: Operation, registry: Registry) -> Command:
     """The command of one operation; `registry` is where `--wait` finds what it asks again."""
     known = fields.of(operation)
     in_path = fields.path_names(operation)
-    arguments = [fields.argument(known[name]) for name in in_path]
-    options = [fields.option(field) for name, field in known.items() if name not in in_path]
+    completes = {name: completing.of(operation, registry, field) for name, field in known.items()}
+    arguments = [fields.argument(known[name], completes[name]) for name in in_path]
+    options = [fields.option(field, completes[name]) for name, field in known.items() if name not in in_path]
     if operation.content is not None:
         arguments.append(click.Argument(["_file"], metavar="FILE", type=click.Path(dir_okay=False, path_type=Path)))
     verb = operation.name.partition(".")[2].replace(".", "-")
@@ -97,9 +116,14 @@ def run(operation: Operation, registry: Registry, **values: Any) -> None:
 def _watch(
     operation: Operation, api: client.Client, path: str, request: dict[str, Any], own: Mapping[str, Any]
 ) -> None:
-    if own.get("wait") or "asOf" in request:
-        raise click.UsageError("--watch goes with neither --wait nor --as-of: it shows what is now, without an end")
-    watching.watch(operation, lambda: _look(api, path, {**request}, own).body, own["watch"], as_json=own["json"])
+    if own.get("wait") or "asOf" in request or picking.asked(own):
+        raise click.UsageError("--watch shows what is now, without an end: no --wait, --as-of or --print beside it")
+
+    def ask() -> Any:
+        body = _look(api, path, {**request}, own).body
+        return picking.where(body, own["where"]) if own.get("where") else body
+
+    watching.watch(operation, ask, own["watch"], as_json=own["json"])
 
 
 def _look(api: client.Client, path: str, request: dict[str, Any], own: Mapping[str, Any]) -> client.Answer:

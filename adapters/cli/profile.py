@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from adapters.cli import profile_file, tables
+from adapters.cli import profile_file, server_options, tables
 
 SHOWN: Final = 4
 """Last letters of a token that tell two of them apart."""
@@ -38,7 +38,7 @@ def profile() -> None:
     """
 
 
-@profile.command(name="set", epilog="Example:\n\n  better-compute profile set demo --server http://127.0.0.1:8080")
+@profile.command(name="set", epilog=server_options.example("profile set demo --server http://127.0.0.1:8080"))
 @_name
 @click.option("--server", help="its address; of a profile that has one it stays if left out")
 @click.option("--no-token", is_flag=True, help="ask for no token; the one it has stays")
@@ -67,7 +67,7 @@ def set_(name: str, server: str | None, no_token: bool) -> None:
     click.echo(f"profile {name} is in {profile_file.path()}", err=True)
 
 
-@profile.command(name="list", epilog="Example:\n\n  better-compute profile list")
+@profile.command(name="list", epilog=server_options.example("profile list"))
 @click.option("--json", "as_json", is_flag=True, help="as JSON, for programs")
 def list_(as_json: bool) -> None:
     """List the profiles, the one in use first with a mark."""
@@ -80,7 +80,7 @@ def list_(as_json: bool) -> None:
         click.echo(tables.table(rows, columns, None) if rows else "no profiles; `better-compute profile set` makes one")
 
 
-@profile.command(epilog="Example:\n\n  better-compute profile use demo")
+@profile.command(epilog=server_options.example("profile use demo"))
 @_name
 def use(name: str) -> None:
     """Take this profile where none is named."""
@@ -88,7 +88,7 @@ def use(name: str) -> None:
     profile_file.change(lambda document: _use(document, name))
 
 
-@profile.command(epilog="Example:\n\n  better-compute profile show demo")
+@profile.command(epilog=server_options.example("profile show demo"))
 @click.argument("name", required=False, shell_complete=complete)
 @click.option("--json", "as_json", is_flag=True, help="as JSON, for programs")
 def show(name: str | None, as_json: bool) -> None:
@@ -102,7 +102,7 @@ def show(name: str | None, as_json: bool) -> None:
     click.echo(json.dumps(shown, indent=2) if as_json else tables.record(shown))
 
 
-@profile.command(epilog="Example:\n\n  better-compute profile remove demo")
+@profile.command(epilog=server_options.example("profile remove demo"))
 @_name
 def remove(name: str) -> None:
     """Forget a profile, and its token with it."""

@@ -31,8 +31,21 @@ COLLECT = (20_000, 20, 20)
 
 
 @click.command()
-@click.option("--host", default="127.0.0.1", show_default=True, envvar="BETTER_COMPUTE_HOST")
-@click.option("--port", default=8080, show_default=True, type=click.IntRange(0, 65_535), envvar="BETTER_COMPUTE_PORT")
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    envvar="BETTER_COMPUTE_HOST",
+    help="the address at which API, console and agents are answered",
+)
+@click.option(
+    "--port",
+    default=8080,
+    show_default=True,
+    type=click.IntRange(0, 65_535),
+    envvar="BETTER_COMPUTE_PORT",
+    help="0 takes a free one",
+)
 @database.options
 @click.option(
     "--access-file",
@@ -65,7 +78,9 @@ COLLECT = (20_000, 20, 20)
     envvar="BETTER_COMPUTE_IMAGE_DIR",
     help="the bytes of images; default blobs in the data directory, made if missing",
 )
-@click.option("--demo", is_flag=True, help="load a small fleet with simulated agents")
+@click.option(
+    "--demo", is_flag=True, help="load a small fleet with simulated agents; takes a data directory of its own"
+)
 @click.option(
     "--ready-file",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -75,7 +90,7 @@ COLLECT = (20_000, 20, 20)
     "--history-days",
     type=click.IntRange(min=1, max=36_500),
     envvar="BETTER_COMPUTE_HISTORY_DAYS",
-    help="keep what asOf asks for so many days; without it for ever",
+    help="keep what asOf asks for so many days; without it for ever. The log is kept whole",
 )
 def serve(**options: Any) -> None:
     """Run the control plane on this machine: embedded PostgreSQL, API, gateway and workers."""
@@ -145,6 +160,7 @@ def _run(settings: Settings, home: Path, dsn: str, better: Any) -> None:
     from adapters.audit_key import KeyFileError
     from adapters.iam.access_file import AccessFileError
     from adapters.postgres.migrate import MigrationError
+    from adapters.postgres.pool import NotKept
 
     sys.setswitchinterval(SWITCH_S)
     gc.set_threshold(*COLLECT)
@@ -179,7 +195,7 @@ def _run(settings: Settings, home: Path, dsn: str, better: Any) -> None:
                 after.stop()
     except psycopg.OperationalError as problem:
         raise click.ClickException(f"the database cannot be reached: {str(problem).strip()}") from problem
-    except (AccessFileError, KeyFileError, MigrationError, MapperDeserialisationError) as problem:
+    except (AccessFileError, KeyFileError, MigrationError, NotKept, MapperDeserialisationError) as problem:
         raise click.ClickException(str(problem)) from problem
 
 
@@ -314,8 +330,7 @@ def _greet(url: str, tokens: dict[str, str], *, demo: bool) -> None:
             f"  export BETTER_COMPUTE_SERVER={url} BETTER_COMPUTE_TOKEN={tokens['acme']}",
             "  .venv/bin/better-compute capacity list",
             "  .venv/bin/better-compute reservations create --devices gpu=8 --duration-seconds 3600 --wait \\",
-            "      --pool-id $(.venv/bin/better-compute pools list --json | "
-            """python3 -c 'import json,sys; print(json.load(sys.stdin)["items"][0]["id"])')""",
+            "      --pool-id $(.venv/bin/better-compute pools list --where name=h100 --id)",
             "  .venv/bin/better-compute reservations list",
         ]
     click.echo("\n".join(lines))

@@ -11,8 +11,9 @@ import click
 from click.core import ParameterSource
 
 DEFAULT_SERVER: Final = "http://127.0.0.1:8080"
+NAMED: Final = "adapters.cli.profile.name"
 PROFILE: Final = "adapters.cli.profile"
-"""Where a context keeps the profile that it asks with."""
+"""Where a context keeps the name of a profile, if one was said, and the profile that it asks with."""
 
 
 def asking(credential: str = "access token") -> Iterator[click.Option]:
@@ -25,7 +26,7 @@ def asking(credential: str = "access token") -> Iterator[click.Option]:
         expose_value=False,
         callback=_profile,
         shell_complete=_complete_profile,
-        help="server and token under this name (`better-compute profile`)",
+        help="server and token that are kept under this name",
     )
     yield click.Option(
         ["_server", "--server"],
@@ -47,20 +48,34 @@ def asking(credential: str = "access token") -> Iterator[click.Option]:
     yield click.Option(["_json", "--json"], is_flag=True, help="the answer as JSON, for programs")
 
 
+def meant(ctx: click.Context) -> tuple[str, str | None]:
+    """Server and token of a command line that is still being typed; ClickException where it is already wrong."""
+    server, token = ctx.params.get("_server"), ctx.params.get("_token")
+    if not isinstance(server, str):
+        raise click.UsageError("no server is named that could be asked")
+    return server, token if isinstance(token, str) else None
+
+
+def example(*lines: str) -> str:
+    """The end of a help: an example, as one copies it."""
+    return "\b\nExample:\n  better-compute " + " \\\n      ".join(lines)
+
+
 def _profile(ctx: click.Context, param: click.Parameter, name: str | None) -> str | None:
-    if name is not None and not ctx.resilient_parsing:
-        _of(ctx, name)
+    if name is not None:
+        ctx.meta[NAMED] = name
+        _of(ctx)
     return name
 
 
 def _server(ctx: click.Context, param: click.Parameter, server: str) -> str:
-    if _said(ctx, "_server") or ctx.resilient_parsing:
+    if _said(ctx, "_server"):
         return server
     return _of(ctx).server or server
 
 
 def _token(ctx: click.Context, param: click.Parameter, token: str | None) -> str | None:
-    if _said(ctx, "_token") or ctx.resilient_parsing:
+    if _said(ctx, "_token"):
         return token
     profile = _of(ctx)
     server = str(ctx.params["_server"])
@@ -75,13 +90,13 @@ def _said(ctx: click.Context, name: str) -> bool:
     return source is ParameterSource.COMMANDLINE or (source is ParameterSource.ENVIRONMENT and not typed)
 
 
-def _of(ctx: click.Context, name: str | None = None) -> Any:
+def _of(ctx: click.Context) -> Any:
     """The profile of a context, read once and only where something is left to it."""
     if PROFILE not in ctx.meta:
         from adapters.cli import profile_file
 
         profiles = profile_file.read()
-        chosen = name or profiles.current
+        chosen = ctx.meta.get(NAMED) or profiles.current
         unset = profile_file.Profile(None, None)
         ctx.meta[PROFILE] = unset if chosen is None else profile_file.named(chosen, profiles)
     return ctx.meta[PROFILE]

@@ -82,7 +82,7 @@ def lookup(row: object, column: str) -> object:
     """
     for step in path(column).split("."):
         if isinstance(row, list):
-            row = [lookup(below, step) for below in row]
+            row = [found for below in row if (found := lookup(below, step)) is not None] or None
         elif isinstance(row, dict):
             row = row.get(step, row.get(_camel(step)))
         else:

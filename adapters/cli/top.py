@@ -3,16 +3,30 @@
 import contextlib
 import json
 import sys
+import time
 from typing import Any, Final
 
 import click
 
-from adapters.cli import client, drawn, operations, terminal, top_frame, top_lists, top_reading, top_state, top_watch
+from adapters.cli import (
+    client,
+    drawn,
+    server_options,
+    terminal,
+    top_frame,
+    top_lists,
+    top_reading,
+    top_state,
+    top_watch,
+)
 from adapters.cli.top_frame import View
 from adapters.cli.top_state import State
 
 TICK_SECONDS: Final = 1.0
 """Between two pictures of which nothing changed but the time."""
+
+REST_SECONDS: Final = 0.05
+"""After a picture, however much happens: a large fleet has many events a second."""
 
 ANSWER_SECONDS: Final = 10.0
 FOLLOW_SECONDS: Final = 25.0
@@ -22,7 +36,7 @@ QUIET_SECONDS: Final = 1.0
 """Of a stream, after which it has told what there was."""
 
 
-@click.command(params=[*operations.asking()])
+@click.command(params=[*server_options.asking()])
 @click.option("--once", is_flag=True, help="print it once and end, as where there is no terminal")
 @click.option(
     "--scope",
@@ -75,7 +89,10 @@ def _watch(screen: terminal.Terminal, watch: top_watch.Watch) -> None:
         width, height = screen.size()
         view = view._replace(width=width, height=height, now=watch.now())
         screen.show([drawn.paint(line, colours=colours) for line in top_frame.frame(shown, view)])
-        for key in screen.keys(TICK_SECONDS):
+        keys = screen.keys(TICK_SECONDS)
+        if not keys:
+            time.sleep(REST_SECONDS)
+        for key in keys:
             if key in ("q", "Q"):
                 return
             view = turned(view, key, shown)

@@ -1,6 +1,6 @@
 """The picture that `better-compute top` shows: from what is known, a width and a height come lines."""
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from adapters.cli import drawn, spans, tables, top_capacity, top_lists, top_state
 from adapters.cli.drawn import Line, Marks, Span
@@ -35,13 +35,15 @@ class View(NamedTuple):
 class Section(NamedTuple):
     """A title, lines under it, and how many of these come for each of another section where room is short.
 
-    The first of the lines may be a `heading` of the others; of an `endless` list nobody misses the rest.
+    The first of the lines may be a `heading` of the others. There are `more` than were drawn; of an `endless` list
+    nobody misses the rest.
     """
 
     title: Line
     rows: list[Line]
     share: int = 1
     heading: bool = False
+    more: int = 0
     endless: bool = False
 
 
@@ -64,12 +66,13 @@ def stale(state: State, now: int) -> bool:
 
 def _head(state: State, view: View) -> list[Line]:
     whose = "the whole fleet" if state.scope == "fleet" else "one tenant"
+    silent = view.paused is None and stale(state, view.now)
     at = spans.second(view.now if view.paused is None else view.paused)
-    how = "" if view.height is None else "  live" if state.following else "  polling"
+    how = "" if view.height is None or silent else "  live" if state.following else "  polling"
     if view.paused is not None:
         how = "  PAUSED"
     lines = [drawn.line(Span("better-compute top", "title"), f"  {tables.printable(state.server)}  {whose}  {at}{how}")]
-    if view.paused is None and stale(state, view.now):
+    if silent:
         since = "yet" if state.answered_at is None else f"since {spans.second(state.answered_at)}"
         why = f": {state.trouble}" if state.trouble else ""
         lines.append(drawn.line(Span(f"no answer {since}{why}", "alarm")))
@@ -90,9 +93,11 @@ def _foot(state: State, view: View) -> list[Line]:
 
 def _sections(state: State, view: View) -> list[Section]:
     known = [name for name in TITLES if name in state.parts and name not in state.refused]
+    if state.scope == "tenant" and "nodes" in known and not state.rows("nodes"):
+        known.remove("nodes")  # most tenants have none
     found = [_section(name, state, view) for name in known]
     if "events" not in state.refused and (state.events or state.following):
-        told = top_lists.events(state)[: PLAIN_EVENTS if view.height is None else None]
+        told = top_lists.events(state, view.height or PLAIN_EVENTS)
         found.append(
             Section(_title("EVENTS", "" if told else "none yet"), [drawn.line(each) for each in told], endless=True)
         )
@@ -105,14 +110,15 @@ def _section(name: str, state: State, view: View) -> Section:
         return _capacity(state, view)
     if name == "reservations":
         said = top_lists.queue_said(state, view.pool)
-        rows = top_lists.queue(state, view.pool, view.sort, view.now)
+        shown = top_lists.queue(state, view.pool, view.sort, view.now, view.height)
     elif name == "nodes":
         said = top_lists.nodes_said(state, view.pool)
-        rows = top_lists.nodes(state, view.pool, view.now)
+        shown = top_lists.nodes(state, view.pool, view.now, view.height)
     else:
         said = top_lists.instances_said(state, view.pool)
-        rows = top_lists.instances(state, view.pool, view.now)
-    return Section(_title(TITLES[name], said + beyond), _table(rows, view), heading=True)
+        shown = top_lists.instances(state, view.pool, view.now, view.height)
+    title = _title(TITLES[name], said + beyond)
+    return Section(title, _table(shown.rows, view), heading=True, more=shown.total - len(shown.rows))
 
 
 def _capacity(state: State, view: View) -> Section:
@@ -125,7 +131,7 @@ def _capacity(state: State, view: View) -> Section:
     return Section(top_capacity.heading(width, pool, view.marks), bars, share=2)
 
 
-def _table(rows: top_lists.Rows, view: View) -> list[Line]:
+def _table(rows: list[dict[str, Any]], view: View) -> list[Line]:
     """The house's table without columns in which nothing stands; without ids, which are long, where they do not fit."""
     if not rows:
         return []
@@ -162,8 +168,8 @@ def _fitted(sections: list[Section], room: int, marks: Marks) -> list[Line]:
 
 def _cut(one: Section, room: int, marks: Marks) -> list[Line]:
     """As many lines as there is room for, of which the last says how many are missing."""
-    if one.endless or room in (0, len(one.rows)):
+    if one.endless or not room or (room == len(one.rows) and not one.more):
         return one.rows[:room]
     kept = 0 if one.heading and room <= 2 else room - 1
-    missing = len(one.rows) - kept - int(one.heading and not kept)
+    missing = one.more + len(one.rows) - kept - int(one.heading and not kept)
     return [*one.rows[:kept], drawn.line(Span(f"  {marks.cut} {missing} more", "faint"))]

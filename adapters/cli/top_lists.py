@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from adapters.cli import spans, tables, top_state
 from adapters.cli.top_state import Row, State
@@ -14,14 +14,22 @@ SORTS: Final[Mapping[str, Callable[[Row], Any]]] = {
 }
 """The orders of the queue; the pool's own is by priority, then age, and only a reservation itself tells its place."""
 
-Rows = list[dict[str, Any]]
+TELLING: Final = ("action", "provision", "connectivity", "state", "reason")
+"""Fields of events that are said beside their names."""
 
 
-def queue(state: State, pool_id: str | None, sort: str, now: int) -> Rows:
+class Shown(NamedTuple):
+    """The first rows of a list, and how many there are in all."""
+
+    rows: list[dict[str, Any]]
+    total: int
+
+
+def queue(state: State, pool_id: str | None, sort: str, now: int, most: int | None) -> Shown:
     """Reservations that wait, with the start that each is promised."""
     named = top_state.pools(state)
     waiting = sorted(top_state.of_pool(top_state.queue(state), pool_id), key=SORTS[sort])
-    return [
+    rows = [
         {
             "age": spans.brief(now - row["createdAt"]),
             **_owner(state, row),
@@ -31,8 +39,9 @@ def queue(state: State, pool_id: str | None, sort: str, now: int) -> Rows:
             "start": _start(row, now),
             "id": row["id"],
         }
-        for row in waiting
+        for row in waiting[:most]
     ]
+    return Shown(rows, len(waiting))
 
 
 def queue_said(state: State, pool_id: str | None) -> str:
@@ -45,12 +54,12 @@ def queue_said(state: State, pool_id: str | None) -> str:
     return ", ".join([*said, *_each(worse)])
 
 
-def nodes(state: State, pool_id: str | None, now: int) -> Rows:
+def nodes(state: State, pool_id: str | None, now: int, most: int | None) -> Shown:
     """Nodes on which nothing is placed; what came about last is first."""
     named = top_state.pools(state)
     out = [row for row in top_state.of_pool(top_state.hosts(state), pool_id) if not row["schedulable"]]
     out.sort(key=lambda row: -max(why["since"] for why in row["unschedulableReasons"]))
-    return [
+    rows = [
         {
             "name": row["name"],
             "pool": named.get(row["poolId"], row["poolId"]),
@@ -59,8 +68,9 @@ def nodes(state: State, pool_id: str | None, now: int) -> Rows:
             "why": _why(row, now),
             "id": row["id"],
         }
-        for row in out
+        for row in out[:most]
     ]
+    return Shown(rows, len(out))
 
 
 def nodes_said(state: State, pool_id: str | None) -> str:
@@ -74,12 +84,12 @@ def nodes_said(state: State, pool_id: str | None) -> str:
     return "; ".join(said) + (f": {', '.join(f'{name} {many}' for name, many in why.most_common())}" if why else "")
 
 
-def instances(state: State, pool_id: str | None, now: int) -> Rows:
+def instances(state: State, pool_id: str | None, now: int, most: int | None) -> Shown:
     """What does not run as it should comes first, then what began last."""
     named = top_state.pools(state)
-    rows = top_state.of_pool(state.rows("instances"), pool_id)
-    rows.sort(key=lambda row: (row["state"] == "running", -row["stateSince"]))
-    return [
+    there = top_state.of_pool(state.rows("instances"), pool_id)
+    there.sort(key=lambda row: (row["state"] == "running", -row["stateSince"]))
+    rows = [
         {
             "name": row["name"],
             **_owner(state, row),
@@ -91,8 +101,9 @@ def instances(state: State, pool_id: str | None, now: int) -> Rows:
             "why": row["stateReason"],
             "id": row["id"],
         }
-        for row in rows
+        for row in there[:most]
     ]
+    return Shown(rows, len(there))
 
 
 def instances_said(state: State, pool_id: str | None) -> str:
@@ -100,21 +111,26 @@ def instances_said(state: State, pool_id: str | None) -> str:
     return ", ".join(_each(Counter(row["state"] for row in rows))) or "none"
 
 
-def events(state: State) -> list[str]:
-    """Newest first: when, what, to what, by whom, and why where that was said."""
+def events(state: State, most: int) -> list[str]:
+    """Newest first: when, what, to what, by whom, and what else was said."""
     named = top_state.names(state)
     lines = []
-    for event in state.events:
+    for event in state.events[:most]:
         thing = event.get("stream", "")
         kind, _, who = event["actor"].partition(":")
         by = who if kind == "identity" else f"{kind} {named.get(who, who)}" if who != thing else "its agent"
-        data = event["data"]
-        why = [data[field] for field in ("action", "reason") if isinstance(data.get(field), str) and data[field]]
-        what = f"{event['type'].rpartition('.')[0]:<27} {named.get(thing, thing)} by {by}"
-        lines.append(
-            tables.printable(f"{spans.second(event['recordedAt'])} {what}" + (f": {', '.join(why)}" if why else ""))
-        )
+        what = f"{spans.second(event['recordedAt'])} {event['type'].rpartition('.')[0]:<27}"
+        lines.append(tables.printable(": ".join([f"{what} {named.get(thing, thing)} by {by}", *_said(event["data"])])))
     return lines
+
+
+def _said(data: Row) -> list[str]:
+    """The fields that tell most of an event, as one text."""
+    values = [data[field] for field in TELLING if isinstance(data.get(field), str) and data[field]]
+    reasons = data.get("reasons")
+    if isinstance(reasons, dict):
+        values += list(reasons) or ["schedulable"]
+    return [", ".join(values)] if values else []
 
 
 def asks(row: Row) -> str:

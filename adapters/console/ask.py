@@ -16,6 +16,8 @@ from . import forms
 
 _PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
 _POSITION: Final = re.compile(r"@?[0-9]{1,18}")
+LAST_MS: Final = 253_402_300_800_000
+"""From here on a date has more digits than forms and calendars have room for."""
 
 Resolve = Callable[[str, str, str], Resource | None]
 """Tenant, type and id to the thing as that tenant sees it."""
@@ -117,7 +119,7 @@ class Ask:
         authorizer = self._desk.authorizer
         if not id_:
             return authorizer.plan(self.session, action, type_).kind != "never"
-        thing = self._desk.resolve(self.session.tenant_id, type_, id_)
+        thing = self._desk.resolve(self.session.tenant_id, type_, id_) if id_.isprintable() else None
         return thing is not None and authorizer.allowed(self.session, action, [thing])[0]
 
 
@@ -126,4 +128,8 @@ def as_of(text: str) -> str | None:
     text = text.strip()
     if not text:
         return None
-    return text if _POSITION.fullmatch(text) else str(forms.instant(text))
+    if _POSITION.fullmatch(text):
+        if not text.startswith("@") and int(text) >= LAST_MS:
+            raise errors.Invalid("asOf", "lies after the year 9999")
+        return text
+    return str(forms.instant(text))

@@ -51,11 +51,12 @@ class Node(Struct, frozen=True, kw_only=True):
     """What the lines of one node are made from.
 
     `devices` are those that can be booked, label by id. Bookings are all known up to `known_until`; behind it no gap is
-    told. `blocked` says why nothing new goes there, since when.
+    told. `blocked` says why nothing new goes there, since when. `href` is empty where the caller does not see the node.
     """
 
     id: str
     name: str
+    href: str = ""
     devices: Mapping[str, str] = {}
     bookings: Sequence[Booking] = ()
     known_until: int | None = None
@@ -101,7 +102,7 @@ class Maker:
     def _add(self, kind: str, label: str, title: str, bars: Iterable[Bar], node: Node | None = None) -> None:
         height = ROW if kind == "row" else HEAD
         shade = self._shade(node) if node else None
-        link = f"/nodes/{node.id}" if node else ""
+        link = node.href if node else ""
         toggle = node.toggle if node else ""
         self.lines.append(Line(kind, label, title, self.height, height, tuple(bars), link, toggle, shade))
         self.height += height
@@ -179,7 +180,7 @@ def _tenth(part: int, of: int) -> int:
 
 
 def _of_device(id: str) -> str:
-    return render.short(id)
+    return id if len(id) <= 14 else f"{id[:13]}…"
 
 
 def times(from_: int, until: int | None) -> str:

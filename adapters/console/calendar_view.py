@@ -128,7 +128,8 @@ def _ticks(name: str, window: Window, cells: tuple[Span, ...]) -> list[Tick]:
         at = datetime.fromtimestamp(from_ / 1000, UTC)
         label, strong = "", False
         if name == "day":
-            label = f"{at:%H:%M}" if index % 2 == 0 else ""
+            strong = at.hour == 0 and index > 0
+            label = f"{at:%a %d}" if strong else f"{at:%H:%M}" if at.hour % 2 == 0 else ""
         elif name == "week":
             strong = at.hour == 0
             label = f"{at:%a %d}" if strong else ""

@@ -111,10 +111,12 @@ class Console:
         if then := own.get("_then"):
             place = visit.within(then.replace("{id}", quote(str(body.get("id", "")), safe="")))
             return answers.see(_waiting(place, position), part=at.part)
+        shown = {"operation": operation, "position": position, "body": body}
+        if not at.part and "token" in body:  # shown once, and a redirect would lose it
+            return answers.page("done.html", {**frame.bare(at, visit.within(own.get("_back")), "Done"), **shown})
         if not at.part:
             return answers.see(_waiting(visit.within(own.get("_back")), position), part=False)
         changed = msgspec.json.encode({"changed": {"position": position}})
-        shown = {"operation": operation, "position": position, "body": body}
         return answers.page("part/done.html", shown, headers=[(b"hx-trigger", changed)])
 
     def living(self) -> HTTPRouteHandler:

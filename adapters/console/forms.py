@@ -1,8 +1,9 @@
 """What a form says, as the JSON that the API takes: `devices[0].count=8`, `durationSeconds=8h`, dates as instants."""
 
+import base64
 import re
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any, Final
 
 from domain import errors
@@ -10,17 +11,22 @@ from domain import errors
 MOST_ENTRIES: Final = 64
 """Of one list in a form."""
 
-_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9]*((\.[A-Za-z][A-Za-z0-9]*)|(\[[0-9]{1,2}\])|(\{\})|(\[\]))*")
-_STEP: Final = re.compile(r"[A-Za-z][A-Za-z0-9]*|\[[0-9]+\]")
+_NAME: Final = re.compile(
+    r"[A-Za-z][A-Za-z0-9]*((\.[A-Za-z][A-Za-z0-9]*)|(\[[0-9]{1,2}\])|(\{[A-Za-z.]*\})|(\[\]))*(:(base64|null|empty|day))?"
+)
+_STEP: Final = re.compile(r"[A-Za-z][A-Za-z0-9]*|\[[0-9]+\]|\{[A-Za-z.]+\}")
 _INSTANT: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,3})?)?")
-_SPAN: Final = re.compile(r"(\d+(?:\.\d+)?) *([smhd])")
+_SPAN: Final = re.compile(r"(\d{1,9}(?:\.\d{1,3})?) *([smhd])")
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 def document(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
     """Of names that begin with a letter; what was left empty is left out.
 
-    `x[]` is a list in one field, by commas; `x{}` a map, a line `key=value` for each member. Raises Malformed.
+    `x[]` is a list in one field, by commas; `x{}` a map, a line `key=value` for each member, `x{a.b}` one member of it.
+    `x:base64` is text that goes as base64, `x:day` a date that goes as its beginning; `x:null` and `x:empty` are null
+    and {}, whatever they hold.
+    Raises Malformed.
     """
     found: dict[Any, Any] = {}
     for name, value in pairs:
@@ -35,8 +41,8 @@ def document(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
 
 
 def _put(found: dict[Any, Any], name: str, value: str) -> None:
-    bare = name.removesuffix("[]").removesuffix("{}")
-    steps = [int(step[1:-1]) if step[0] == "[" else step for step in _STEP.findall(bare)]
+    bare, _, as_ = name.partition(":")
+    steps = [_step(step) for step in _STEP.findall(bare.removesuffix("[]").removesuffix("{}"))]
     here = found
     for step in steps[:-1]:
         below = here.setdefault(step, {})
@@ -45,7 +51,19 @@ def _put(found: dict[Any, Any], name: str, value: str) -> None:
         here = below
     if steps[-1] in here:
         raise errors.Malformed(f"the field {name!r} came twice")
-    here[steps[-1]] = _value(name, str(steps[-1]), value)
+    here[steps[-1]] = _said(bare, as_, value) if as_ else _value(name, str(steps[-1]), value)
+
+
+def _step(text: str) -> int | str:
+    return int(text[1:-1]) if text[0] == "[" else text.strip("{}")
+
+
+def _said(name: str, as_: str, value: str) -> Any:
+    if as_ == "base64":
+        return base64.b64encode(value.replace("\r\n", "\n").encode()).decode()
+    if as_ == "day":
+        return day(name, value)
+    return None if as_ == "null" else {}
 
 
 def _value(name: str, last: str, value: str) -> Any:
@@ -55,9 +73,15 @@ def _value(name: str, last: str, value: str) -> Any:
         return dict(_member(name, line) for line in value.splitlines() if line.strip())
     if _INSTANT.fullmatch(value.strip()):
         return instant(value.strip())
-    if last.endswith("Seconds") and (match := _SPAN.fullmatch(value.strip())):
-        return int(float(match[1]) * _SECONDS[match[2]])
-    return value
+    return _seconds(value.strip()) if last.endswith("Seconds") else value.strip()
+
+
+def _seconds(text: str) -> int | str:
+    """Of `90m`, `1.5h`, `1d 12h`; what is no span stays as it is."""
+    pieces = _SPAN.findall(text)
+    if not pieces or _SPAN.sub("", text).strip():
+        return text
+    return int(sum(float(number) * _SECONDS[unit] for number, unit in pieces))
 
 
 def _member(name: str, line: str) -> tuple[str, str]:
@@ -73,6 +97,14 @@ def instant(text: str) -> int:
         return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1000)
     except ValueError:
         raise errors.Invalid("instant", f"{text!r} is no date and time") from None
+
+
+def day(name: str, text: str) -> int:
+    """Epoch milliseconds of the beginning of a day in UTC."""
+    try:
+        return instant(f"{date.fromisoformat(text.strip()).isoformat()}T00:00")
+    except ValueError:
+        raise errors.Invalid(name, f"{text[:80]!r} is no date, such as 2026-12-31") from None
 
 
 def _lists(value: Any) -> Any:

@@ -14,10 +14,24 @@ MOST_CALLERS: Final = 1000
 
 
 class Navigation:
-    """Which pages a caller is offered; kept for a minute, since pages decide for themselves when they are asked."""
+    """Which pages a caller is offered; kept for a minute, since pages decide for themselves when they are asked.
+
+    And when the log that the caller may see began, which never changes.
+    """
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[float, tuple[Page, ...]]] = {}
+        self._began: dict[tuple[str, str], int] = {}
+
+    def began(self, ask: Ask) -> int | None:
+        scope = ask.widest("audit.events")
+        key = ask.session.tenant_id, scope
+        if key not in self._began and ask.as_of is None:
+            first = ask.if_may("audit.events", scope=scope, limit=1)
+            if first is None or not first["items"]:
+                return None
+            self._began[key] = first["items"][0]["timestamp"]
+        return self._began.get(key)
 
     def of(self, ask: Ask) -> tuple[Page, ...]:
         session, now = ask.session, time.monotonic()
@@ -41,6 +55,7 @@ def bare(visit: Visit, here: str, title: str) -> dict[str, Any]:
         "nav": (),
         "page": None,
         "as_of": None,
+        "began": None,
         "live": "",
         "position": 0,
         "now": int(time.time() * 1000),
@@ -65,6 +80,7 @@ def around(page: Page, ask: Ask, visit: Visit, here: str, navigation: Navigation
         "page": page,
         "query": dict(ask.query),
         "as_of": past(ask.as_of),
+        "began": navigation.began(ask) if page.past else None,
         "live": "" if ask.as_of is not None else " ".join(page.live) or "*",
         "position": ask.position,
         "form": visit.ticket.form,

@@ -52,7 +52,7 @@ def gaps(taken: Iterable[Booking], window: Span, gap_ms: int = 0, least_ms: int 
     """
     found: list[Span] = []
     free_from = window[0]
-    for from_, until in sorted(_kept(one, gap_ms) for one in taken):
+    for from_, until in sorted((_kept(one, gap_ms) for one in taken), key=lambda kept: kept[0]):
         end = min(from_, window[1])
         if end - free_from >= least_ms:
             found.append((free_from, end))

@@ -16,6 +16,8 @@ PAGES: Final = {
     "pool": "/pools/",
     "prj": "/projects/",
     "poff": "/offerings/",
+    "flv": "/flavors/",
+    "img": "/images/",
 }
 """The page of a thing, by its id's prefix; what has none has its story in the audit."""
 
@@ -29,9 +31,9 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(
-        instant=instant, span=span, amount=amount, thing=thing, short=short, words=words, iso=iso, attribute=attribute
-    )
+    made.filters.update({filter.__name__: filter for filter in FILTERS})
+    made.filters["spelt"] = lambda name: (name, words(name))
+    made.filters["same"] = lambda name: (name, name)
     return made
 
 
@@ -68,7 +70,7 @@ def amount(value: float | None) -> str:
     """A number as people read it: 8,388,608; 12.5."""
     if value is None:
         return "–"
-    return f"{value:,}" if float(value).is_integer() else f"{value:,.2f}"
+    return f"{int(value):,}" if float(value).is_integer() else f"{value:,.2f}"
 
 
 def short(id: str) -> str:
@@ -94,3 +96,11 @@ def words(name: str) -> str:
 def attribute(value: Any) -> str:
     """JSON for a data attribute; the template escapes it."""
     return json.dumps(value, separators=(",", ":"))
+
+
+def pretty(value: Any) -> str:
+    """JSON for people."""
+    return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+FILTERS: Final = (instant, span, amount, thing, short, words, iso, attribute, pretty)

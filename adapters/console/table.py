@@ -6,7 +6,9 @@ from .page import File, Page
 from .pages import (
     audit,
     calendar,
+    flavors,
     fleet,
+    images,
     instances,
     nodes,
     offerings,
@@ -15,6 +17,7 @@ from .pages import (
     quotas,
     reservations,
     reserve,
+    sites,
     usage,
 )
 
@@ -24,7 +27,10 @@ PAGES: Final[tuple[Page, ...]] = (
     *reserve.PAGES,
     *reservations.PAGES,
     *instances.PAGES,
+    *flavors.PAGES,
+    *images.PAGES,
     *nodes.PAGES,
+    *sites.PAGES,
     *pools.PAGES,
     *offerings.PAGES,
     *projects.PAGES,
@@ -33,7 +39,7 @@ PAGES: Final[tuple[Page, ...]] = (
     *audit.PAGES,
 )
 
-PARTS: Final[tuple[Page, ...]] = (*reserve.PARTS,)
+PARTS: Final[tuple[Page, ...]] = (*reserve.PARTS, *instances.PARTS)
 """What htmx asks for by itself."""
 
 FILES: Final[tuple[File, ...]] = (*fleet.FILES, *usage.FILES)

@@ -16,11 +16,11 @@ class Metrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
         self._requests = Counter(
-            "better_compute_http_requests", "Requests answered.", ("operation", "status"), registry=registry
+            "better_compute_http_requests", "Requests answered", ("operation", "status"), registry=registry
         )
         self._seconds = Histogram(
             "better_compute_http_request_seconds",
-            "Time from request to last byte handed to the server.",
+            "Seconds from a request to the last byte of its answer handed to the server",
             ("operation",),
             buckets=BUCKETS,
             registry=registry,

@@ -58,6 +58,15 @@ def reached(data_dir: Path | None) -> Iterator[str]:
         raise EmbeddedError(f"there is no data in {layout.home}; name another --data-dir, or a --database-url")
 
 
+def served(data_dir: Path | None) -> str:
+    """The connection string of the server that runs on a data directory; raises EmbeddedError where none does."""
+    layout = embedded_directory.locate(data_dir, embedded_account.for_server())
+    dsn = embedded_server.dsn(layout)
+    if psycopg.pq.PGconn.ping(dsn.encode()) != psycopg.pq.Ping.OK:
+        raise EmbeddedError(f"no server runs on {layout.home}: start one with `better-compute serve`")
+    return dsn
+
+
 class Embedded:
     """A server and the thread that keeps it: start it once, stop it once.
 

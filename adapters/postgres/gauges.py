@@ -28,9 +28,17 @@ def register(
     def position(of: str) -> int:
         return runner.positions.get(of, 0)
 
-    one("follower_position", "Last log position read", lambda: follower.position)
-    one("log_hole_seconds", "Age of the open hole in the log", lambda: follower.hole_age)
-    one("follower_lag_seconds", "Since the log's end was last seen", lambda: follower.lag_s)
+    one("follower_position", "Log position up to which this process has read", lambda: follower.position)
+    one(
+        "log_hole_seconds",
+        "Seconds that a position has been missing in front of it: an append that is still under way",
+        lambda: follower.hole_age,
+    )
+    one(
+        "follower_lag_seconds",
+        "Seconds since it last saw the log's end: fractions of one while it keeps up",
+        lambda: follower.lag_s,
+    )
     one(
         "evidence_lag_events",
         "Events that are yet to be taken into chains and tree, as log positions; 0 in a process that does not do it",

@@ -31,6 +31,9 @@ BY_KEY = {
 """Plan each statement once: the server would plan a quota check anew each time, 0.25 ms to run 0.08 ms. And never by
 reading a whole table: a plan made while the tables are empty would do that, and would be kept while they grow."""
 
+_MARK = "better_compute.settings"
+"""A setting that means nothing to the server, and tells us that it got the others too."""
+
 Pool: TypeAlias = psycopg_pool.ConnectionPool[psycopg.Connection]
 
 
@@ -70,6 +73,20 @@ def pool(dsn: str, size: int, *, application_name: str = "better-compute", by_ke
     )
 
 
+class NotKept(Exception):
+    """Something between us and the database takes our connections' settings away."""
+
+
+def check_kept(connections: Pool) -> None:
+    """Raise NotKept where connections lack what they were opened with: poolers drop it."""
+    with connections.connection() as connection:
+        if connection.execute("SELECT current_setting(%s, true)", (_MARK,)).fetchone() != ("kept",):
+            raise NotKept(
+                "the connection does not keep its settings, as through a pooler: connect to the PostgreSQL itself; "
+                "a process shares its connections already"
+            )
+
+
 def find_by_key(connection: psycopg.Connection) -> None:
     """Let a connection of no pool plan as those of a `by_key` pool do."""
     for name, value in BY_KEY.items():
@@ -93,6 +110,7 @@ _asked: WeakKeyDictionary[psycopg.Connection, float] = WeakKeyDictionary()
 def _conninfo(dsn: str, *, by_key: bool) -> str:
     """Add the timeouts; options the operator wrote into the DSN come last and win."""
     ours: dict[str, int | str] = {
+        _MARK: "kept",
         "statement_timeout": STATEMENT_MS,
         "lock_timeout": LOCK_MS,
         "idle_in_transaction_session_timeout": IDLE_IN_TRANSACTION_MS,

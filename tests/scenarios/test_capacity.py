@@ -100,6 +100,8 @@ def test_bookings_are_shown_to_the_pools_owner_whole_and_to_a_tenant_its_own(pla
         for name, client in {"root": plane.root, "acme": plane.acme, "globex": plane.globex}.items()
     }
     assert seen == {"root": ["acme", "globex"], "acme": ["acme"], "globex": ["globex"]}
+    assert [row["tenantId"] for row in plane.root.ok("GET", "/v1/bookings?tenantId=globex")["items"]] == ["globex"]
+    assert plane.acme.ok("GET", "/v1/bookings?tenantId=globex")["items"] == []
     assert "secret" not in plane.root.get("/v1/bookings").text
     assert plane.acme.get("/v1/devices").json()["items"] == []
 

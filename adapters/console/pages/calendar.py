@@ -29,6 +29,9 @@ LISTED: Final = 200
 """Rows of the table below the chart."""
 
 HERE: Final = "/calendar"
+EVERY: Final = "all"
+"""For a pool's id: no pool in particular."""
+
 GPUS: Final = ("gpu", "gpu.mig", "gpu.slot", "node")
 CLASSES: Final = (("", "GPUs"), ("nic.vf", "Virtual functions"), ("disk", "Disks"), ("all", "All devices"))
 
@@ -107,7 +110,7 @@ def _wanted(ask: Ask, pools: Sequence[Mapping[str, Any]]) -> Wanted:
     named = any(name in query for name in ("poolId", "nodeId", "tenantId"))
     first = next((pool["id"] for pool in pools if not pool["retired"]), "")
     return Wanted(
-        pool_id=query.get("poolId", "") if named else first,
+        pool_id=query.get("poolId", "").removeprefix(EVERY) if named else first,
         node_id=query.get("nodeId", "").strip(),
         tenant_id=query.get("tenantId", "").strip(),
         class_=query.get("class", ""),
@@ -138,17 +141,19 @@ def _hardware(ask: Ask, view: View, wanted: Wanted, node: Any, gap_ms: int) -> F
         nodes, following = [], ""
     if not nodes:
         return None
+    nodes.sort(key=lambda one: (one["name"], one["id"]))
     devices = {one["id"]: calendar_lines.labels(_devices(ask, one["id"], wanted)) for one in nodes}
     few = sum(map(len, devices.values())) <= OPEN or node is not None
     opened = _opened(wanted.open, [one["id"] for one in nodes], few=few)
     made, cut = [], False
-    for one in sorted(nodes, key=lambda one: one["name"]):
+    for one in nodes:
         bookings, known_until = _bookings(ask, view, wanted, one["id"])
         cut = cut or known_until is not None
         made.append(
             Node(
                 id=one["id"],
                 name=one["name"],
+                href=f"/nodes/{one['id']}",
                 devices=devices[one["id"]],
                 bookings=_of_class(bookings, devices[one["id"]], wanted),
                 known_until=known_until,
@@ -257,9 +262,8 @@ def _strips(ask: Ask, view: View, pool_id: str, now: int, reserving: _Reserving)
     """Told of now and later alone, so that a day that is over has none."""
     if not pool_id or view.window.until <= now or not ask.may("capacity.timeline", poolId=pool_id):
         return []
-    later = {"from": view.window.from_} if view.window.from_ > now else {}
-    step = view.scale.sample_s
-    rows = ask("capacity.timeline", poolId=pool_id, **later, until=view.window.until, step=step)["items"]
+    span = {"from": max(view.window.from_, now), "until": view.window.until}
+    rows = ask("capacity.timeline", poolId=pool_id, **span, step=view.scale.sample_s)["items"]
     by_resource: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         by_resource.setdefault(row["resource"], []).append(row)

@@ -13,7 +13,7 @@
     for (const link of all) link.setAttribute("tabindex", link === here ? "0" : "-1");
   };
   const middle = (link) => {
-    const box = link.querySelector("svg").getBoundingClientRect();
+    const box = link.querySelector("rect").getBoundingClientRect();
     return { x: box.left + box.width / 2, y: box.top + box.height / 2, left: box.left, right: box.right };
   };
   const next = (from, key) => {
@@ -89,8 +89,9 @@
     const { from, seconds } = spanned();
     const asked = new URLSearchParams({ poolId: chart().dataset.pool, durationSeconds: seconds });
     if (from) asked.set("startsAt", from);
-    addEventListener("click", (event) => { event.preventDefault(); event.stopPropagation(); }, { capture: true, once: true });
-    setTimeout(() => removeEventListener("click", () => {}), 0);
+    const noClick = (event) => { event.preventDefault(); event.stopPropagation(); };
+    addEventListener("click", noClick, { capture: true, once: true });
+    setTimeout(() => removeEventListener("click", noClick, { capture: true }), 0);
     stop();
     if (seconds >= 60) location.assign(`/reserve?${asked}`);
   });

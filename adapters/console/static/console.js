@@ -122,6 +122,20 @@
   document.addEventListener("visibilitychange", () => {
     if (document.hidden) { source?.close(); source = null; } else if (wanted.length) { listen(); look(); }
   });
+  // What was done is said below, and its form folds, so that the page offers what may be done now.
+  const toast = document.getElementById("said");
+  let fading = null;
+  document.addEventListener("htmx:afterSwap", (event) => {
+    const said = event.detail.target;
+    const act = said.closest("details.act");
+    if (!act || !event.detail.successful || said.querySelector(".secret")) return;
+    toast.textContent = said.textContent.trim();
+    clearTimeout(fading);
+    fading = setTimeout(() => { toast.textContent = ""; }, 8000);
+    said.replaceChildren();
+    act.open = false;
+    document.getElementById("main").focus({ preventScroll: true });
+  });
   document.addEventListener("changed", (event) => {
     position = Math.max(position, event.detail?.position || 0);
     look();

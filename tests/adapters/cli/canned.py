@@ -69,6 +69,8 @@ REGISTRY = table(
         declare("nodes.list", "GET", "/v1/nodes", Find, columns=("id", "name", "joinedAt")),
         declare("nodes.get", "GET", "/v1/nodes/{id}", Get),
         declare("nodes.cordon", "POST", "/v1/nodes/{id}/cordon", Cordon, key="accepted"),
+        declare("nodes.drain", "POST", "/v1/nodes/{id}/drain", Cordon),
+        declare("allocations.list", "GET", "/v1/allocations", Find),
         declare("nodes.retire", "DELETE", "/v1/nodes/{id}", Get),
         declare("joinTokens.revokeAll", "PUT", "/v1/x/{kind}/{tenantId}", Offer),
         declare("reservations.create", "POST", "/v1/reservations", Place, key="required"),

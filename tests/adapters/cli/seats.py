@@ -1,5 +1,6 @@
 """A person before a terminal, for the tests beside it: sees a screen, presses keys, turns the window."""
 
+import codecs
 import fcntl
 import os
 import pty
@@ -26,6 +27,7 @@ class Seat:
     def __init__(self, process: "subprocess.Popen[bytes]", master: int, slave: int) -> None:
         self.process = process
         self.written = ""
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._master, self._slave = master, slave
         self.before = termios.tcgetattr(slave)
 
@@ -46,7 +48,7 @@ class Seat:
                 row = int(found[2].split(";")[0] or 1)
                 rows[row] = ""
             elif found[3] == "J":
-                rows = {}
+                rows, row = {}, 1
         rows[row] = rows.get(row, "") + self.written[at:]
         return "\n".join(rows.get(n, "") for n in range(1, max(rows) + 1))
 
@@ -59,23 +61,23 @@ class Seat:
 
     def sees(self, *texts: str) -> str:
         """The screen once all of the texts are on it."""
-        return self._until(lambda: all(text in self.screen for text in texts), f"no {texts}")
+        return self.until(lambda: all(text in self.screen for text in texts), f"no {texts}")
 
     def sees_no(self, text: str) -> str:
-        return self._until(lambda: text not in self.screen, f"still {text}")
+        return self.until(lambda: text not in self.screen, f"still {text}")
 
     def reads(self, text: str, after: int = 0) -> int:
         """Where a text ends that the command wrote, once it has."""
-        self._until(lambda: text in self.written[after:], f"never {text!r}")
+        self.until(lambda: text in self.written[after:], f"never {text!r}")
         return self.written.index(text, after) + len(text)
 
     def leaves(self) -> int:
         """The exit status, once it has ended."""
-        self._until(lambda: self.process.poll() is not None, "it goes on")
+        self.until(lambda: self.process.poll() is not None, "it goes on")
         self._read(0)
         return self.process.wait()
 
-    def _until(self, holds: Any, trouble: str) -> str:
+    def until(self, holds: Any, trouble: str) -> str:
         deadline = time.monotonic() + DEADLINE_S
         while not holds():
             assert time.monotonic() < deadline, f"{trouble}:\n{self.screen}"
@@ -84,18 +86,20 @@ class Seat:
 
     def _read(self, seconds: float) -> None:
         while select.select([self._master], [], [], seconds)[0]:
-            self.written += os.read(self._master, 65_536).decode(errors="replace")
+            self.written += self._decoder.decode(os.read(self._master, 65_536))
             seconds = 0
 
 
 @contextmanager
-def seated(*words: str, columns: int = 80, lines: int = 24, env: Mapping[str, str] | None = None) -> Iterator[Seat]:
-    """A command line in a terminal that knows colours; what still runs at the end is killed."""
+def seated(
+    *words: str, columns: int = 80, lines: int = 24, env: Mapping[str, str] | None = None, shell: str = ""
+) -> Iterator[Seat]:
+    """A command line, or a shell's script, in a terminal that knows colours; what still runs at the end is killed."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
     environment = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS", "LINES")}
     process = subprocess.Popen(
-        (*BINARY, *words),
+        ("sh", "-c", shell) if shell else (*BINARY, *words),
         stdin=slave,
         stdout=slave,
         stderr=slave,

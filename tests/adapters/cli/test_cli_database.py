@@ -1,5 +1,6 @@
 """A dump of the embedded database is restored into a new data directory, and into no other."""
 
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -56,3 +57,20 @@ def test_a_dump_that_cannot_be_written_leaves_the_one_before(kept: tuple[Path, s
     missing = tmp_path / "missing" / "plane.dump"
     done = run("dump", missing, "--data-dir", home)
     assert (done.exit_code, "No such file or directory" in done.output) == (1, True)
+
+
+def test_a_server_that_runs_is_reached_with_the_programs_that_came_with_it(kept: tuple[Path, str]) -> None:
+    home, name = kept
+    stopped = run("url", "--data-dir", home)
+    assert (stopped.exit_code, "no server runs on" in stopped.output) == (1, True)
+    with embedded.running(home, durable=False):
+        url, programs = (run(*words).output.strip() for words in (("url", "--data-dir", home), ("programs",)))
+        ask = (
+            f"{programs}/psql",
+            url,
+            "--no-align",
+            "--tuples-only",
+            "--command",
+            "SELECT incarnation FROM log_identity",
+        )
+        assert subprocess.run(ask, capture_output=True, text=True, check=True).stdout.strip() == name

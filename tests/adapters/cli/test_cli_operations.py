@@ -5,7 +5,8 @@ import json
 import pytest
 from canned import run, serving
 
-from adapters.cli import client, showing
+from adapters.cli import client, operations, showing
+from adapters.registry import OPERATIONS
 
 
 @pytest.fixture
@@ -181,3 +182,10 @@ def test_the_help_of_an_operation_tells_where_it_goes_and_what_each_field_means(
         "--token TEXT access token [env var: BETTER_COMPUTE_TOKEN]",
     ):
         assert line in shown
+
+
+def test_no_option_of_a_command_means_two_things() -> None:
+    """A field of a request that is spelt as an option of the command line itself would take its place."""
+    for operation in OPERATIONS.values():
+        spelt = [name for param in operations.command(operation, OPERATIONS).params for name in param.opts]
+        assert len(spelt) == len(set(spelt)), (operation.name, sorted(spelt))

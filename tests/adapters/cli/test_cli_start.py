@@ -44,6 +44,11 @@ def test_a_command_by_hand_imports_only_itself():
     assert [name for name in (*SLOW, *OURS) if name in loaded] == []
 
 
+def test_the_help_of_an_operation_imports_no_database_and_no_server():
+    loaded = imported_by("nodes", "list", "--help")
+    assert [name for name in ("psycopg", "httpx", "litestar", "cryptography", "eventsourcing") if name in loaded] == []
+
+
 def test_help_tells_every_name_and_how_completion_is_switched_on():
     shown = CliRunner().invoke(main.Root(), ["--help"])
     assert shown.exit_code == 0

@@ -3,7 +3,7 @@
 import pytest
 from msgspec import inspect
 
-from adapters.cli import tables
+from adapters.cli import fitting, tables
 from adapters.registry import OPERATIONS
 
 NODES = [
@@ -137,3 +137,96 @@ def test_every_field_that_is_declared_in_epoch_ms_is_typed_and_shown_as_an_insta
     }
     assert {"nodes.drain.deadline", "commands.issue.notBefore"} <= declared
     assert {name for name in declared if not tables.is_instant(name)} == set()
+
+
+def test_a_list_in_a_column_is_that_of_each():
+    rows = [{"reasons": [{"reason": "Cordoned", "since": 1}, {"reason": "NotConnected", "since": 2}]}, {"reasons": []}]
+    assert tables.table(rows, ("why=reasons.reason",), None) == "WHY\nCordoned, NotConnected\n-"
+
+
+def test_a_flat_object_is_told_as_one_types_it():
+    rows = [{"quota": {"gpu": 64, "vcpu": 8}, "gpus": {"class": "gpu", "count": 1, "selector": None}}]
+    assert tables.table(rows, ("quota",), None) == "QUOTA\ngpu=64, vcpu=8"
+    assert tables.table(rows, ("gpus",), None) == "GPUS\ngpu=1"
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [(1.0, "1"), (0.0465, "0.046"), (0.0001234, "0.0001"), (2.5, "2.5"), (0.0, "0")]
+)
+def test_a_fraction_is_told_in_three_places(value, shown):
+    assert tables.cell("gpuHours", value) == shown
+
+
+def test_numbers_are_on_the_right_also_where_some_are_missing():
+    assert tables.table([{"n": 5}, {"n": None}, {"n": 100}], ("n",), None) == "  N\n  5\n  -\n100"
+
+
+WIDE = [
+    {
+        "id": "rsv_" + "1" * 52,
+        "state": "active",
+        "stateReason": None,
+        "nodeId": "node_01abcdefghijklmnop",
+        "endsAt": 3_600_000,
+        "text": "x" * 40,
+    }
+]
+COLUMNS = ("id", "state", "stateReason", "nodeId", "endsAt", "text")
+
+
+def test_what_fits_is_left_as_it_is():
+    assert fitting.fit(WIDE, COLUMNS, None) == (tables.table(WIDE, COLUMNS, None), ())
+    assert fitting.fit(WIDE, COLUMNS, 300).text == tables.table(WIDE, COLUMNS, None)
+
+
+def test_headings_are_stacked_and_columns_without_content_go_first():
+    text, left_out = fitting.fit(WIDE, COLUMNS, 140, now=0)
+    assert left_out == ()
+    heads, names, row = text.split("\n")
+    assert "REASON" not in heads
+    assert (heads.split(), names.split()[:3]) == (["NODE", "ENDS"], ["ID", "STATE", "ID"])
+    assert "in 60m" in row
+
+
+def test_ids_of_other_things_keep_their_end():
+    text, _ = fitting.fit(WIDE, COLUMNS, 110, now=0)
+    assert "node_…" in text
+    assert "lmnop" in text
+    assert WIDE[0]["id"] in text
+
+
+def test_at_last_columns_go_from_the_right_and_are_named():
+    text, left_out = fitting.fit(WIDE, COLUMNS, 80, now=0)
+    assert left_out == ("ENDS AT", "TEXT")
+    assert WIDE[0]["id"] in text
+    assert max(map(len, text.split("\n"))) <= 80
+
+
+def test_the_first_column_stays_whole_however_narrow_the_terminal_is():
+    assert fitting.fit(WIDE, COLUMNS, 10, now=0).text == f"ID\n{WIDE[0]['id']}"
+
+
+def test_every_column_is_in_the_answer():
+    absent = set()
+    for operation in OPERATIONS.values():
+        for column in operation.columns:
+            shape = inspect.type_info(operation.response)
+            for step in tables.path(column).split("."):
+                shape = _below(shape, step)
+                if shape is None:
+                    absent.add(f"{operation.name}.{column}")
+                    break
+    assert absent == set()
+
+
+def _below(shape, step):
+    """The type of a field, of a page's items or of a list's."""
+    while not isinstance(shape, inspect.StructType):
+        if isinstance(shape, inspect.UnionType):
+            shape = next(one for one in shape.types if not isinstance(one, inspect.NoneType))
+        elif isinstance(shape, inspect.CollectionType | inspect.VarTupleType):
+            shape = shape.item_type
+        else:
+            return None
+    known = {field.encode_name: field.type for field in shape.fields}
+    return _below(known["items"], step) if step not in known and "items" in known else known.get(step)

@@ -158,6 +158,16 @@ def test_no_size_makes_it_larger_than_the_terminal(width, height):
         assert max(tables.columns_of(drawn.text(line)) for line in lines) <= width
 
 
+def test_of_a_fleet_that_is_down_only_what_has_room_is_drawn():
+    nodes = tuple(node(f"n{n:05}", ("NotConnected", NOW - n)) for n in range(10_000))
+    lines = [
+        drawn.text(line) for line in top_frame.frame(replace(FLEET, parts={"nodes": Part(nodes)}), View(80, 24, NOW))
+    ]
+    assert lines[1] == "NODES  10000 adopted; 0 schedulable, 10000 not: NotConnected 10000"
+    shown = sum("  n0" in line for line in lines)
+    assert f"  … {10_000 - shown} more" in lines
+
+
 def test_colours_are_for_terminals_that_have_them():
     line = drawn.line("h100 ", drawn.Span("##", "allocated"), drawn.Span("", "reserved"), " 2")
     assert drawn.paint(line, colours=False) == "h100 ## 2"

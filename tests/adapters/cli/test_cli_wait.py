@@ -7,6 +7,7 @@ import pytest
 from canned import PROBLEM, run, serving
 
 from adapters.cli import waiting
+from adapters.registry import OPERATIONS
 
 
 @pytest.fixture
@@ -75,3 +76,30 @@ def test_what_a_node_is_told_is_waited_for_as_well(server):
         "cmd_1: failed (NoSuchGpu)",
         "the wait ended in failed",
     ]
+
+
+@pytest.mark.usefixtures("_hasty")
+def test_a_drain_is_waited_for_until_nothing_is_booked_there(server):
+    drain = {"reason": "fan", "since": 1, "drainedAt": None}
+    begun, done = ({"id": "node_1", "drain": drain | {"drainedAt": at}} for at in (None, 2))
+    left = [{"items": [{"state": state} for state in states]} for states in (["active", "placed", "released"], [])]
+    server.says(begun).says(left[0]).says(begun).says(left[1]).says(done).says(left[1])
+    ran = run("nodes drain node_1 --reason fan --wait", server)
+    assert (ran.exit_code, ran.stderr) == (
+        0,
+        "node_1: draining, 1 active, 1 placed\nnode_1: draining\nnode_1: drained\n",
+    )
+    assert server.asked[1].path == "/v1/allocations?nodeId=node_1&scope=fleet&order=desc&limit=1000"
+
+
+@pytest.mark.usefixtures("_hasty")
+def test_a_drain_that_is_called_off_was_waited_for_in_vain(server):
+    server.says({"id": "node_1", "drain": None}).says({"items": []})
+    ran = run("nodes drain node_1 --reason fan --wait", server)
+    assert (ran.exit_code, ran.stderr) == (1, "node_1: not draining\nthe wait ended in not draining\n")
+
+
+def test_what_is_waited_for_is_there_to_be_asked():
+    assert {wait.get for wait in waiting.WAITS.values()} <= set(OPERATIONS)
+    assert set(waiting.WAITS) <= set(OPERATIONS)
+    assert {wait.left for wait in waiting.WAITS.values() if wait.left} <= set(OPERATIONS)

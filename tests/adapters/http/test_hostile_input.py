@@ -24,6 +24,9 @@ QUERIES = sorted(name for name, operation in OPERATIONS.items() if operation.in_
 SURROGATE = "\ud800"
 TEXTS = {"gpuModel", "identityId", "resource", "requestId", "agentId", "delegationId", "reason", "action", "type"} | {
     "name",
+    "rack",
+    "text",
+    "condition",
     "imageVersion",
 }
 """Parameters that take texts as these are: names that others give, and patterns."""

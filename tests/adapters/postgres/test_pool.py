@@ -161,3 +161,14 @@ def test_many_callers_in_a_long_outage_do_not_wedge_the_pool(server: tuple[embed
                     assert time.monotonic() < deadline
         finally:
             again.stop()
+
+
+def test_a_connection_without_its_settings_is_found_out(database: str) -> None:
+    """As a pooler gives it, which drops the options of a connection that it opened for others."""
+    with pool.pool(database, 1) as connections:
+        pool.check_kept(connections)
+        with connections.connection() as connection:
+            connection.execute("RESET ALL")
+            connection.execute("SET better_compute.settings = ''")
+        with pytest.raises(pool.NotKept, match="connect to the PostgreSQL itself"):
+            pool.check_kept(connections)

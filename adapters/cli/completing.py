@@ -1,0 +1,87 @@
+"""Completion of ids: a server is asked for the things that one could mean, and only for a second.
+
+Completion says nothing when it fails: whoever types goes on typing.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+from msgspec import inspect
+
+from adapters.cli import client, server_options, tables
+from domain.operation import Operation
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+WITHIN_SECONDS: Final = 1.0
+MOST: Final = 1000
+
+LISTS: Final = {
+    "siteId": "sites.list",
+    "poolId": "pools.list",
+    "projectId": "projects.list",
+    "flavorId": "flavors.list",
+    "imageId": "images.list",
+    "nodeId": "nodes.list",
+    "reservationId": "reservations.list",
+}
+"""Fields that name a thing, and what lists them."""
+
+Completing = Callable[[click.Context, click.Parameter, str], "list[CompletionItem]"]
+
+
+def of(operation: Operation, registry: Mapping[str, Operation], field: inspect.Field) -> Completing | None:
+    """How a field completes; None where no list has its things."""
+    name = LISTS.get(field.encode_name)
+    if field.encode_name == "id":
+        path = operation.path.partition("/{id}")[0]
+        name = next((one.name for one in registry.values() if one.in_url and one.path == path and _lists(one)), None)
+    listing = registry.get(name or "")
+    if listing is None:
+        return None
+
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
+        return _matching(_asked(listing, ctx), incomplete)
+
+    return complete
+
+
+def _lists(operation: Operation) -> bool:
+    return operation.name.endswith(".list")
+
+
+def _matching(rows: list[Any], incomplete: str) -> "list[CompletionItem]":
+    """By id; where none begins so, by name: the shell then puts the id in its place."""
+    from click.shell_completion import CompletionItem
+
+    rows = [row for row in rows if isinstance(row, dict) and isinstance(row.get("id"), str)]
+    found = [row for row in rows if row["id"].startswith(incomplete)]
+    found = found or [row for row in rows if str(row.get("name", "")).startswith(incomplete)]
+    return [CompletionItem(row["id"], help=_told(row)) for row in found if row["id"].isprintable()]
+
+
+def _told(row: Mapping[str, Any]) -> str:
+    told = [row.get(name) for name in ("name", "state", "provisionState", "status")]
+    return ", ".join(tables.printable(str(value)) for value in told if value)
+
+
+def _asked(listing: Operation, ctx: click.Context) -> list[Any]:
+    """The newest first, as many as come in time; the thread that waits for more ends with the program."""
+    rows: list[Any] = []
+
+    def ask() -> None:
+        query = {"limit": str(MOST), "order": "desc"}
+        try:
+            api = client.Client(*server_options.meant(ctx), timeout=WITHIN_SECONDS)
+            rows.extend(api.send("GET", listing.path, query=query).body["items"])
+        except (click.ClickException, KeyError, TypeError):
+            return
+
+    from threading import Thread
+
+    asking = Thread(target=ask, daemon=True)
+    asking.start()
+    asking.join(WITHIN_SECONDS)
+    return list(rows)

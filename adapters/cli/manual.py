@@ -1,0 +1,138 @@
+"""The reference page of the command line: every command with its arguments, options and example (`make docs`)."""
+
+from collections.abc import Iterator
+from typing import Final
+
+import click
+
+from adapters.cli import instants, main, waiting
+
+INTRODUCTION: Final = f"""\
+`better-compute COMMAND …`, with `--help` at every level. Commands under [Here](#here) work on this machine; those
+under [On a server](#on-a-server) ask a server, each for one operation of the [API](operations.md). `audit` and `iam`
+have both kinds: what asks a server there says the request that it makes.
+
+## Where it asks, and as whom
+
+Commands that ask a server take `--server`, `--token`, `--profile` and `--json`. What is typed stands over the
+environment, the environment over the profile, the profile over the default:
+
+| | typed | environment | default |
+|---|---|---|---|
+| server | `--server` | `BETTER_COMPUTE_SERVER` | the profile's, else `http://127.0.0.1:8080` |
+| token | `--token` | `BETTER_COMPUTE_TOKEN` | the profile's, to the profile's server only |
+| profile | `--profile` | `BETTER_COMPUTE_PROFILE` | the one in use (`better-compute profile use`) |
+
+A profile that is typed stands over the environment. Profiles are in `~/.config/better-compute/config.toml`
+(`XDG_CONFIG_HOME` is honoured, `BETTER_COMPUTE_CONFIG` names another file), made with mode 0600; a file that others can
+read or write is refused. A token on a command line is seen by everyone in `ps`: `--token` is for tests.
+
+## Exit status
+
+| status | |
+|---|---|
+| 0 | done; of `--wait`, it came to what was waited for; of `--watch`, it was ended with Ctrl-C |
+| 1 | refused: the server said no (4xx), `--wait` ended otherwise, or a command on the spot found what is wrong |
+| 2 | wrong usage: nothing was asked; also a profile that is not there or may not be read |
+| 3 | the server failed (5xx), is out of reach, or was not done before `--timeout` |
+
+What went wrong is on standard error, with the problem's code, its detail and the id of the request.
+
+## Instants
+
+Every instant is {instants.FORMS}; spans add up, as `-1h30m`, in s, m, h, d and w, by this machine's clock.
+`--as-of` takes a position of the log as well, `@1234`.
+
+## Output
+
+Lists are tables, single things `key  value` lines. On a terminal a table that is too wide gives way: headings are
+stacked, instants become ages, columns without content go, ids of other things are shortened in the middle and texts
+at the end, and at last columns go from the right and are named on standard error. The first column and numbers are
+never cut. Into a pipe or file nothing is shortened. `--json` is the server's answer, `--id` and `--print FIELD` one
+field of it alone; `--where FIELD=VALUE` keeps the rows of a list that show this value.
+
+`--watch [SECONDS]` shows what changes, asked every two seconds if nothing else is said: in place on a terminal, else a
+block for each change under its instant, with `--json` a line for each. A server that fails for a while is asked again;
+one that refuses ends it.
+
+`--wait` asks again until what was begun is done, and tells each change on standard error. It is there for
+{{waits}}. An upload and `images add` show how far they are, and end when the server has the bytes.
+
+## Completion
+
+    eval "$(_BETTER_COMPUTE_COMPLETE=bash_source better-compute)"      # bash; zsh_source for zsh
+    _BETTER_COMPUTE_COMPLETE=fish_source better-compute | source       # fish
+
+It completes commands, options, their choices, names of profiles, and ids of things: of the newest thousand that the
+server lists within a second, those whose id or name begins with what is typed. A server that is slower, or refuses,
+completes nothing and says nothing.
+"""
+
+
+def page(head: str) -> str:
+    """The page, from the tree of commands."""
+    root = main.Root()
+    ctx = click.Context(root, info_name="better-compute", color=False, **root.context_settings)
+    waits = ", ".join(f"`{_typed(name)}`" for name in waiting.WAITS)
+    lines = [head, "# Command line\n", INTRODUCTION.replace("{waits}", waits)]
+    for title, names in (("Here", root.static), ("On a server", list(root.groups))):
+        lines.append(f"\n## {title}\n")
+        for name in names:
+            if title == "Here" or name not in root.static:
+                lines += _command(root, ctx, name, 3)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _command(group: click.Group, parent: click.Context, name: str, depth: int) -> Iterator[str]:
+    """A command and, of a group, those in it; hidden ones are left out."""
+    found = group.get_command(parent, name)
+    if found is None or found.hidden:
+        return
+    ctx = found.context_class(found, info_name=name, parent=parent)
+    yield f"\n{'#' * depth} {ctx.command_path.removeprefix('better-compute ')}\n"
+    yield _paragraphs(found.help or "")
+    if isinstance(found, click.Group):
+        for verb in found.list_commands(ctx):
+            yield from _command(found, ctx, verb, depth + 1)
+        return
+    usage = " ".join([ctx.command_path, *found.collect_usage_pieces(ctx)])
+    yield f"\n    {usage}\n"
+    yield from _options(found, ctx)
+    if example := _example(found, ctx):
+        yield f"\nExample:\n\n{example}"
+
+
+def _paragraphs(text: str) -> str:
+    paragraphs = text.replace("\b", "").split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs).strip()
+
+
+def _options(command: click.Command, ctx: click.Context) -> Iterator[str]:
+    """Those that only this command has; what all that ask a server share is told once."""
+    rows = [_row(param, ctx) for param in command.params if isinstance(param, click.Option) and not _shared(param)]
+    if rows:
+        yield "| option | |\n|---|---|"
+        yield from rows
+
+
+def _row(option: click.Option, ctx: click.Context) -> str:
+    names, text = option.get_help_record(ctx) or ("", "")
+    cells = (" ".join(names.split()), " ".join(text.split()))
+    return "| `{}` | {} |".format(*(cell.replace("|", "\\|") for cell in cells))
+
+
+def _shared(option: click.Option) -> bool:
+    return option.name in ("_server", "_token", "_profile", "_json")
+
+
+def _example(command: click.Command, ctx: click.Context) -> str:
+    """As in its help, indented as code."""
+    formatter = click.HelpFormatter(width=120)
+    command.format_epilog(ctx, formatter)
+    lines = formatter.getvalue().partition("Example:\n")[2].rstrip().split("\n")
+    return "\n".join(f"    {line.removeprefix('    ').removeprefix('  ')}" for line in lines) if any(lines) else ""
+
+
+def _typed(name: str) -> str:
+    noun, _, verb = name.partition(".")
+    return f"{main.kebab(noun)} {main.kebab(verb)}"

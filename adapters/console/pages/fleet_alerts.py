@@ -1,0 +1,121 @@
+"""What is wrong in the fleet, since when, and where to look: worst first."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from msgspec import Struct
+
+from adapters.console.ask import Ask
+
+NAMED: Final = 4
+"""Nodes that an alert names; its link leads to all of them."""
+
+Row = Mapping[str, Any]
+
+
+class Kind(Struct, frozen=True):
+    """An alert about the nodes whose `field`, as `nodes.list` filters by it, is `value`; since when `reason` holds."""
+
+    said: str
+    tone: str
+    field: str
+    value: str
+    reason: str
+
+
+KINDS: Final = (
+    Kind("lost: what was placed there is placed elsewhere", "bad", "connectivity", "lost", "NotConnected"),
+    Kind("unreachable: nothing was heard from the agent", "bad", "connectivity", "unreachable", "NotConnected"),
+    Kind("failed", "bad", "provisionState", "failed", "NotProvisioned"),
+    Kind("without a device that is booked", "bad", "condition", "BookedDeviceMissing", "BookedDeviceMissing"),
+    Kind("disconnected: the agent said goodbye", "warn", "connectivity", "disconnected", "NotConnected"),
+    Kind("with hardware that another node has too", "warn", "reason", "DuplicateHardware", "DuplicateHardware"),
+    Kind("did not pass the checks", "warn", "reason", "AcceptanceFailed", "AcceptanceFailed"),
+    Kind("with other GPUs than the pool takes", "warn", "reason", "GpuModelMismatch", "GpuModelMismatch"),
+    Kind("with GPUs of a model that nobody knows", "warn", "reason", "GpuModelUnknown", "GpuModelUnknown"),
+    Kind("with fewer GPUs than before", "warn", "condition", "GpuCountMismatch", "GpuCountMismatch"),
+    Kind("with something else than they should have", "warn", "condition", "SpecDrift", "SpecDrift"),
+    Kind("with a clock that is off", "warn", "condition", "ClockSkew", "ClockSkew"),
+    Kind("without an inventory for a day", "warn", "condition", "InventoryStale", "InventoryStale"),
+    Kind("draining", "warn", "drain", "draining", "Cordoned"),
+    Kind("drained, and still cordoned", "info", "drain", "drained", "Cordoned"),
+    Kind("in maintenance", "info", "reason", "Maintenance", "Maintenance"),
+    Kind("cordoned", "info", "reason", "Cordoned", "Cordoned"),
+)
+
+
+def holds(kind: Kind, row: Row) -> bool:
+    """Of a row of `nodes.count`. A node that is not in service yet need not be connected; a drain cordons."""
+    match kind.field:
+        case "connectivity":
+            return row["connectivity"] == kind.value and row["provisionState"] in ("adopted", "deployed")
+        case "reason":
+            return kind.value in row.get("reasons", {}) and (kind.value != "Cordoned" or "drain" not in row)
+        case "condition":
+            return kind.value in row.get("conditions", {})
+        case field:
+            return bool(row.get(field) == kind.value)
+
+
+class Alert(Struct, frozen=True):
+    """`since` in epoch ms where it is known; `nodes` are some of those that it is about, `more` how many others."""
+
+    said: str
+    tone: str
+    since: int | None = None
+    link: str = ""
+    nodes: Sequence[tuple[str, str]] = ()
+    more: int = 0
+
+
+def found(ask: Ask, counts: Sequence[Row], sites: Sequence[Row], scope: str) -> list[Alert]:
+    made = [*_unserved(sites, counts), *_workers(ask), *_nodes(ask, counts, scope)]
+    return sorted(made, key=lambda alert: ("bad", "warn", "info").index(alert.tone))
+
+
+def _nodes(ask: Ask, counts: Sequence[Row], scope: str) -> Iterator[Alert]:
+    for kind in KINDS:
+        rows = [row for row in counts if holds(kind, row)]
+        if not rows:
+            continue
+        count, filter = sum(row["count"] for row in rows), {kind.field: kind.value}
+        some = ask("nodes.map", scope=scope, limit=NAMED, **filter)["items"]
+        yield Alert(
+            said=f"{count:,} node{'s' if count > 1 else ''} {kind.said}",
+            tone=kind.tone,
+            since=_since(rows, kind.reason),
+            link=f"/fleet/nodes?{urlencode({**filter, **_past(ask)})}",
+            nodes=[(one["id"], one["name"]) for one in some],
+            more=max(0, count - len(some)),
+        )
+
+
+def _since(rows: Iterable[Row], name: str) -> int | None:
+    """The earliest of what holds now."""
+    known = ({**row.get("reasons", {}), **row.get("conditions", {})}.get(name) for row in rows)
+    return min((at for at in known if at is not None), default=None)
+
+
+def _unserved(sites: Sequence[Row], counts: Sequence[Row]) -> Iterator[Alert]:
+    for site in sites:
+        if not site["served"]:
+            agents = [row for row in counts if row["siteId"] == site["id"] and row["role"] == "site"]
+            said = f"Site {site['name']} is not served: none of its site agents is connected, so nothing can boot there"
+            yield Alert(said=said, tone="warn", since=_since(agents, "NotConnected"))
+
+
+def _workers(ask: Ask) -> Iterator[Alert]:
+    """What the plane does by itself goes on while somebody holds its lease."""
+    for lease in (ask.if_may("leases.list") or {"items": ()})["items"]:
+        kind, _, job = lease["name"].partition(":")
+        if kind == "singleton" and "holder" not in lease:
+            yield Alert(f"No worker looks after {job}: what time brings there waits for one", "bad", link="/audit")
+        if "steppedAt" in lease:
+            by = lease["steppedByMs"] / 1000
+            said = f"The clock of the worker of {lease['name']} stepped by {by:g} s: its deadlines are held"
+            yield Alert(said, "bad", since=lease["steppedAt"])
+
+
+def _past(ask: Ask) -> dict[str, str]:
+    return {"asOf": ask.as_of} if ask.as_of is not None else {}

@@ -1,0 +1,54 @@
+"""What several pages look up: a thing as whoever looks may see it, a list as they asked for it, names behind ids."""
+
+from typing import Any, Final
+
+from domain import errors
+
+from .ask import Ask
+
+ROWS: Final = 50
+"""On a page of a list."""
+
+MOST_NAMES: Final = 1000
+
+
+def one(ask: Ask, noun: str, id: str) -> Any:
+    """A thing, for the platform also another tenant's, as its lists show it; else the refusal that `get` has."""
+    if not id.isprintable():
+        raise errors.NotFound(noun.removesuffix("s"), id.encode("unicode_escape").decode()[:80], "id")
+    if not ask.may(f"{noun}.get", id=id) and ask.widest(f"{noun}.list") == "fleet":
+        asked = {f"{noun.removesuffix('s')}Id": id}
+        found = ask(f"{noun}.list", scope="fleet", limit=1, **asked)["items"]
+        if found:
+            return found[0]
+    return ask(f"{noun}.get", id=id)
+
+
+def page(ask: Ask, operation: str, *filters: str) -> dict[str, Any]:
+    """A page of a list, newest first, by the parameters of the address that it knows, and what was chosen of them."""
+    wide = ask.widest(operation) == "fleet"
+    scope = "tenant" if not wide or ask.query.get("scope") == "tenant" else "fleet"
+    order = "asc" if ask.query.get("order") == "asc" else "desc"
+    chosen = {name: ask.query.get(name, "") for name in filters}
+    found = ask(operation, scope=scope, order=order, limit=ROWS, cursor=ask.query.get("cursor"), **chosen)
+    return {
+        "items": found["items"],
+        "cursor": found.get("nextCursor"),
+        "chosen": chosen | {"scope": scope, "order": order},
+        "wide": wide,
+    }
+
+
+def several(ask: Ask, operation: str, **fields: Any) -> list[Any]:
+    """Rows that a page shows beside its own; none where the caller may not ask for them."""
+    found = ask.if_may(operation, scope=ask.widest(operation), **fields)
+    return [] if found is None else list(found["items"])
+
+
+def names(ask: Ask, noun: str) -> dict[str, str]:
+    """By id; of pools and projects, which people know by their names."""
+    return {row["id"]: row["name"] for row in several(ask, f"{noun}.list", limit=MOST_NAMES)}
+
+
+def may_see_story(ask: Ask) -> bool:
+    return ask.may("audit.stream", scope=ask.widest("audit.stream"))
