@@ -19,5 +19,10 @@ def _is_directory(target: Any) -> bool:
     return isinstance(target, str) and target.endswith("/")
 
 
-def _pages(docs: Path, directory: str) -> list[str]:
-    return [f"{directory}{page.name}" for page in sorted((docs / directory).glob("*.md"))]
+def _pages(docs: Path, directory: str) -> list[dict[str, str]]:
+    return [{_heading(page): f"{directory}{page.name}"} for page in sorted((docs / directory).glob("*.md"))]
+
+
+def _heading(page: Path) -> str:
+    """Its first one, also where a remark stands before it."""
+    return next(line[2:] for line in page.read_text().splitlines() if line.startswith("# "))

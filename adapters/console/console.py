@@ -103,7 +103,7 @@ class Console:
             session=at.session,
             request_id=REQUEST_ID.get() or "",
             idempotency_key=own.get("_key") or (secrets.token_hex(16) if operation.key == "required" else None),
-            if_match=int(text) if (text := own.get("_version", "")).isdecimal() else None,
+            if_match=_version(own.get("_version", "")),
         )
         answer = self._desk.dispatch(operation, request, call)
         body = msgspec.json.decode(msgspec.json.encode(answer.body)) if answer.status != 204 else {}
@@ -147,7 +147,10 @@ class Console:
     def signing(self) -> list[HTTPRouteHandler]:
         @get(SIGN_IN, name="console.sign-in")
         async def show(request: Asked) -> ASGIApp:
-            at = await self._arrive(request, read=True)
+            try:
+                at = await self._arrive(request, read=True)
+            except errors.Refusal as refusal:
+                return answers.refusal(refusal, _nobody(SIGN_IN), part=False)
             then = visit.within(_query(request.scope["query_string"]).get("then"))
             if at.session is not None:
                 return answers.see(then, part=at.part)
@@ -213,6 +216,16 @@ def _query(raw: bytes) -> dict[str, str]:
 
 def _number(text: str | None) -> int | None:
     return int(text) if text and text.isdecimal() and len(text) < 16 else None
+
+
+def _version(text: str) -> int | None:
+    """Raises Malformed: a form whose version means nothing must not be taken for one that names none."""
+    if not text:
+        return None
+    version = _number(text)
+    if version is None:
+        raise errors.Malformed("the form's _version is no version; load the page again")
+    return version
 
 
 def _waiting(path: str, position: int) -> str:

@@ -11,6 +11,9 @@ from domain import errors
 MOST_ENTRIES: Final = 64
 """Of one list in a form."""
 
+DEEPEST: Final = 16
+"""Steps of one field's name."""
+
 _NAME: Final = re.compile(
     r"[A-Za-z][A-Za-z0-9]*((\.[A-Za-z][A-Za-z0-9]*)|(\[[0-9]{1,2}\])|(\{[A-Za-z.]*\})|(\[\]))*(:(base64|null|empty|day))?"
 )
@@ -43,6 +46,8 @@ def document(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
 def _put(found: dict[Any, Any], name: str, value: str) -> None:
     bare, _, as_ = name.partition(":")
     steps = [_step(step) for step in _STEP.findall(bare.removesuffix("[]").removesuffix("{}"))]
+    if len(steps) > DEEPEST:
+        raise errors.Malformed(f"{name[:80]!r} is no field of a form")
     here = found
     for step in steps[:-1]:
         below = here.setdefault(step, {})

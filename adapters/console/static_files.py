@@ -13,6 +13,7 @@ from adapters.http.pages import Asset
 
 _JS: Final = b"text/javascript; charset=utf-8"
 _CSS: Final = b"text/css; charset=utf-8"
+_FOR_EVER: Final = b"public, max-age=31536000, immutable"
 _KINDS: Final = {"js": _JS, "css": _CSS, "svg": b"image/svg+xml"}
 
 
@@ -39,12 +40,13 @@ def handlers() -> list[HTTPRouteHandler]:
 
 def _handler(name: str) -> HTTPRouteHandler:
     @cache
-    def asset() -> Asset:
-        kept = b"public, max-age=31536000, immutable"
+    def asset(kept: bytes) -> Asset:
         return Asset(_KINDS[name.rpartition(".")[2]], content(name), cache_control=kept)
 
     @get(f"/static/{name}", name=f"console.static.{name}")
     async def show(request: Request[Any, Any, Any]) -> ASGIApp:
-        return asset().reply(request)
+        """A page of another release may ask here while servers are replaced: it must not keep this one's file."""
+        asked = address(name).partition("?")[2].encode() == request.scope["query_string"]
+        return asset(_FOR_EVER if asked else b"no-cache").reply(request)
 
     return show

@@ -80,9 +80,17 @@ async def form(receive: Receive, visit: Visit) -> list[tuple[str, str]]:
 def _check_origin(visit: Visit) -> None:
     """Browsers say where a form comes from; one that does not is stopped by the form's own token and the cookie."""
     site, origin = visit.headers.get(b"sec-fetch-site"), visit.headers.get(b"origin")
-    elsewhere = origin is not None and urlsplit(origin).netloc != visit.headers.get(b"host")
+    elsewhere = origin is not None and _host(origin) != visit.headers.get(b"host")
     if site not in (None, "same-origin") or elsewhere:
         raise errors.AccessDenied("this form was sent by a page of another site")
+
+
+def _host(origin: str) -> str | None:
+    """None of what is no address, such as `http://[x`."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return None
 
 
 def within(path: str | None) -> str:

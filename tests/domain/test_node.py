@@ -66,7 +66,7 @@ def test_a_legal_move(before: provision.Provision, to: provision.Provision) -> N
     state = replace(SCHEDULABLE, provision_state=before)
     moved = node.move(state, to, "why", 7)
     assert moved == node.Moved(to, "why", 7)
-    assert node_fold.evolve(state, moved) == replace(state, provision_state=to)
+    assert node_fold.evolve(state, moved) == replace(state, provision_state=to, provision_since=7)
 
 
 @pytest.mark.parametrize(("before", "to"), [move for move in product(STATES, STATES) if move not in LEGAL])

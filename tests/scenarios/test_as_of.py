@@ -34,8 +34,16 @@ NO_PAST = {
 """Queries that have no asOf, and why."""
 SORTED: dict[str, Any] = {"bookings.list": lambda row: f"{row['deviceId']}|{row['allocationId']}"}
 LEFT_AS_THEY_ARE = ("nodes.devices", "nodes.count", "capacity.list", "capacity.timeline", "usage.list")
-MOVING = ("capacity.list", "capacity.timeline", "usage.list", "quotas.get")
-OF_THE_MOMENT = {"at", "peakAt", "until", "deviceHours", "gpuHours"}
+MOVING = (
+    "capacity.list",
+    "capacity.timeline",
+    "usage.list",
+    "usage.timeline",
+    "quotas.get",
+    "quotas.list",
+    "offerings.get",
+)
+OF_THE_MOMENT = {"at", "peakAt", "until", "deviceHours", "gpuHours", "from"}
 """Of the present these go on with the clock, of the past they stand where the clock was."""
 OF_THE_LOG = {"audit.events", "audit.stream", "audit.state", "nodes.history"}
 """Their past has no end, and they show events, which are what they were (test_audit_events.py)."""

@@ -34,13 +34,10 @@ def build(ask: Ask) -> dict[str, Any]:
 
 
 def states(counts: Sequence[Mapping[str, Any]]) -> list[tuple[str, int]]:
-    """Nodes by what an operator asks first; one of which several are true is counted in each.
-
-    Site agents bear nothing, and so are not out of service.
-    """
+    """Nodes by what an operator asks first; one of which several are true is counted in each. Site agents are none."""
 
     def how_many(of: Callable[[Mapping[str, Any]], bool]) -> int:
-        return sum(row["count"] for row in counts if of(row))
+        return sum(row["count"] for row in counts if row["role"] != "site" and of(row))
 
     return [
         ("nodes in service", how_many(lambda row: "reasons" not in row)),

@@ -4,15 +4,18 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 Json = Mapping[str, Any]
 MOST_NEXT: Final = 3
+PARTS: Final = ("gpu.mig", "gpu.slot", "nic.vf")
 
 
 class Line(Struct, frozen=True):
     """A device in its place; `now` is the booking that holds it, `next` those that follow, `more` how many beyond.
 
-    `missing` is one that is booked, or was there, and that the node has no more.
+    `count` is of how many alike, `of` the device that it is a part of. `missing` is one that is booked, or was there,
+    and that the node has no more.
     """
 
     id: str
@@ -26,6 +29,8 @@ class Line(Struct, frozen=True):
     next: tuple[Json, ...]
     more: int
     why: str
+    of: str = ""
+    count: int = 1
 
 
 def lines(devices: Iterable[Json], bookings: Iterable[Json], node: Json, now: int) -> list[Line]:
@@ -34,10 +39,33 @@ def lines(devices: Iterable[Json], bookings: Iterable[Json], node: Json, now: in
     for one in bookings:
         if one.get("deviceId"):
             held.setdefault(one["deviceId"], []).append(one)
-    made = [_line(one, depth, held.get(one["id"], []), now) for one, depth in _nested(known)]
+    made = _folded([_line(one, depth, held.get(one["id"], []), now) for one, depth in _nested(known)])
     there = {one["id"] for one in known}
     gone = {*held, *_named_missing(node)} - there
     return made + [_gone(id, held.get(id, []), now) for id in sorted(gone)]
+
+
+def _folded(every: list[Line]) -> list[Line]:
+    """Parts of one device that stand side by side and are free are one line: a GPU has seven, a node many GPUs."""
+    made: list[Line] = []
+    for line in every:
+        before = made[-1] if made else None
+        alike = before is not None and _idle(before) and _idle(line)
+        if before is not None and alike and (before.what, before.depth, before.of) == (line.what, line.depth, line.of):
+            made[-1] = replace(before, shown=f"{before.shown}, {_rest(before, line)}", id="", count=before.count + 1)
+        else:
+            made.append(line)
+    return made
+
+
+def _idle(line: Line) -> bool:
+    return line.what in PARTS and line.bookable and line.now is None and not line.next
+
+
+def _rest(before: Line, line: Line) -> str:
+    """A part's name behind others': without the words that it begins with as they do."""
+    words, _, last = line.shown.rpartition(" ")
+    return last if before.shown.startswith(f"{words} ") and f", {words} " not in before.shown else line.shown
 
 
 def scalars(bookings: Iterable[Json]) -> list[Json]:
@@ -73,6 +101,7 @@ def _line(device: Json, depth: int, held: list[Json], now: int) -> Line:
         next=tuple(following[:MOST_NEXT]),
         more=max(0, len(following) - MOST_NEXT),
         why=_why_not(device),
+        of=device.get("parent") or "",
     )
 
 
@@ -108,7 +137,7 @@ def _facts(device: Json) -> Iterable[str]:
         if name in attributes and device["class"] not in ("gpu.mig", "gpu.slot"):
             yield str(attributes[name])
             break
-    if device.get("memoryGb"):
+    if device.get("memoryGb") and device["class"] not in PARTS:
         yield f"{device['memoryGb']} GB"
     size = attributes.get("size")
     if isinstance(size, Mapping):

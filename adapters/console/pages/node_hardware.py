@@ -8,6 +8,7 @@ from msgspec import Struct
 from adapters.console import render
 
 Json = Mapping[str, Any]
+LONGEST: Final = 240
 
 
 class Table(Struct, frozen=True):
@@ -201,7 +202,12 @@ def change(one: Json) -> dict[str, str]:
 
 
 def side(value: Any) -> str:
-    """What stood or stands there: of a whole card or disk its fields."""
+    """What stood or stands there, as much as has room: of a whole card or disk its fields."""
+    said = _side(value)
+    return said if len(said) <= LONGEST else f"{said[:LONGEST]}…"
+
+
+def _side(value: Any) -> str:
     match value:
         case None:
             return "–"
@@ -209,6 +215,6 @@ def side(value: Any) -> str:
             plain = {name: inner for name, inner in value.items() if not isinstance(inner, dict | list)}
             return ", ".join(f"{name} {_text(inner)}" for name, inner in plain.items())
         case list():
-            return ", ".join(side(inner) for inner in value)
+            return "; ".join(_side(inner) for inner in value)
         case _:
             return _text(value)

@@ -57,6 +57,7 @@ def now_page(ask: Ask) -> dict[str, Any]:
         "spec": ask.if_may("nodes.spec", id=id),
         "outstanding": [one for one in _commands(ask, id, "25") if one["status"] not in node_command.FINAL],
         "story": story,
+        "schedulable_since": node_story.schedulable_since(story),
         "sessions": node_story.sessions(story),
     }
 

@@ -28,7 +28,7 @@ def _joined(change: Change) -> str:
 
 
 def _assigned(change: Change) -> str:
-    return f"{change.get('poolId') or 'to no pool'} as {change['role']}"
+    return f"as {change['role']}" if change.get("poolId") else f"to no pool, as {change['role']}"
 
 
 def _shared(change: Change) -> str:
@@ -154,6 +154,12 @@ def told(entry: Mapping[str, Any]) -> dict[str, Any]:
             tone = _CONNECTIVITY[change["connectivity"]]
     about = change.get("id") if entry["type"].startswith("node.command_") else change.get("poolId")
     return {**entry, "name": name, "tone": tone, "said": kind.said(change), "thing": about}
+
+
+def schedulable_since(entries: list[dict[str, Any]]) -> int | None:
+    """Since when things are placed on it, as far as these entries, newest first, tell."""
+    found = next((one for one in entries if one["type"] == "node.schedulability_changed.1"), None)
+    return found["at"] if found and not found["change"]["reasons"] else None
 
 
 def sessions(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -128,7 +128,7 @@
   document.addEventListener("htmx:afterSwap", (event) => {
     const said = event.detail.target;
     const act = said.closest("details.act");
-    if (!act || !event.detail.successful || said.querySelector(".secret")) return;
+    if (!act || !said.querySelector(".done") || said.querySelector(".secret")) return; // a refusal stays in its form
     toast.textContent = said.textContent.trim();
     clearTimeout(fading);
     fading = setTimeout(() => { toast.textContent = ""; }, 8000);

@@ -84,5 +84,5 @@ def test_every_id_that_names_a_thing_with_a_list_completes():
     }
     assert bare == {
         *("quotas.set.id", "quotas.get.id", "budgets.set.id", "budgets.get.id"),
-        *("audit.stream.id", "audit.state.id", "iam.resolve.id"),
+        *("audit.stream.id", "audit.state.id", "iam.resolve.id", "offerings.get.id"),
     }

@@ -1,14 +1,17 @@
 """Signing in to the console: who may, what the cookie tells, and what other sites cannot do with it."""
 
 import re
+from typing import Any
 
 import pytest
 from hypothesis import given as cases
 from hypothesis import strategies as st
+from litestar.testing import TestClient
 from signed import signed
 
 import given
 from adapters.console import cookie, live, static_files, table, visit
+from adapters.http.limits import Limits
 from adapters.iam import tokens
 
 KEY = b"k" * 32
@@ -85,6 +88,13 @@ def test_a_place_to_go_to_is_always_on_this_server(text: str) -> None:
     assert not place.startswith(("//", "/\\"))
 
 
+def test_who_asks_too_often_to_sign_in_is_told_so_by_a_page(plane: given.Plane) -> None:
+    app = TestClient(plane.wired.app(Limits(anonymous=1)))  # type: ignore[arg-type]
+    refused = [app.get("/sign-in") for _ in range(3)][-1]
+    assert (refused.status_code, refused.headers["content-type"]) == (429, "text/html; charset=utf-8")
+    assert "RATE_LIMITED" in refused.text
+
+
 def test_a_token_that_is_revoked_ends_the_session_at_once(plane: given.Plane) -> None:
     browser = signed(plane, plane.acme)
     browser.page("/")
@@ -120,6 +130,7 @@ def signed_elsewhere(plane: given.Plane) -> str:
     [
         {"origin": "https://evil.example"},
         {"origin": "null"},
+        {"origin": "http://[evil"},
         {"sec-fetch-site": "cross-site"},
         {"sec-fetch-site": "same-site"},
     ],
@@ -168,7 +179,19 @@ def test_wrong_fields_are_named_in_the_page(plane: given.Plane) -> None:
     browser.page("/")
     refused = browser.do("sites.create", nmae="x")
     assert refused.status_code == 422
-    assert "<code>nmae</code>: there is no such field" in refused.text
+    assert "nmae: there is no such field" in refused.text
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"a" + ".a" * 10_000: "1"}, {"a" + "[1]" * 17: "1"}, {"_version": "9" * 5000}, {"_version": "first"}],
+    ids=["nested", "lists", "long version", "no version"],
+)
+def test_a_form_that_no_page_sends_is_malformed(plane: given.Plane, fields: dict[str, Any]) -> None:
+    browser = signed(plane, plane.root)
+    refused = browser.do("sites.create", kind="shared", iamRegion="eu", **{"name": "odd", **fields})
+    assert (refused.status_code, "MALFORMED" in refused.text) == (400, True)
+    assert "odd" not in plane.root.get("/v1/sites").text
 
 
 def test_what_was_done_says_where_in_the_log_and_a_plain_form_comes_back(plane: given.Plane) -> None:
@@ -198,10 +221,22 @@ def test_styles_and_scripts_may_be_kept_for_ever_by_their_content(plane: given.P
         assert answer.status_code == 200
         assert "immutable" in answer.headers["cache-control"]
         assert answer.content == static_files.content(name)
+        other = plane.app.get(f"/static/{name}?v=of-another-release")
+        assert other.headers["cache-control"] == "no-cache"
 
 
 @pytest.mark.parametrize(
-    "path", ["/nodes/%00", "/reservations/%F0%28", "/?asOf=yesterday", "/?asOf=@999999999", "/usage?asOf=%00"]
+    "path",
+    [
+        "/nodes/%00",
+        "/reservations/%F0%28",
+        "/?asOf=yesterday",
+        "/?asOf=@999999999",
+        "/usage?asOf=%00",
+        "/calendar?asOf=0001-01-01",
+        "/calendar?asOf=9999-12-31",
+        "/calendar?asOf=253402300799999",
+    ],
 )
 def test_a_hostile_address_is_refused_as_a_page(plane: given.Plane, path: str) -> None:
     answer = signed(plane, plane.root).get(path)

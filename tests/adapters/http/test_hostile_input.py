@@ -28,6 +28,7 @@ TEXTS = {"gpuModel", "identityId", "resource", "requestId", "agentId", "delegati
     "text",
     "condition",
     "imageVersion",
+    "tenantId",
 }
 """Parameters that take texts as these are: names that others give, and patterns."""
 HUGE = "@1e400"
