@@ -33,15 +33,18 @@ class Rows(Struct, frozen=True):
 
 
 Found = tuple[str, int, list[str] | None]
-"""A standing as JSON, how many visible nodes share it, and the ids of those that SQL cannot decide."""
+"""A standing as `_KIND` has it, how many visible nodes share it, and the ids of those that SQL cannot decide."""
 
-_KIND: LiteralString = (
-    "SELECT 0::bigint, walked.id, 0::bigint, jsonb_strip_nulls(jsonb_build_object(" + nodes_map.STANDING + ")) "
-)
+_KIND: LiteralString = """
+SELECT 0::bigint, walked.id, 0::bigint, concat_ws(chr(31), site_id, coalesce(pool_id, ''), role, provision_state,
+    connectivity, coalesce(drain, ''), reasons, conditions)
+"""
+"""Text is soon made and grouped: JSON of each of 10,000 nodes takes PostgreSQL five times as long."""
+
 _IN_USE: LiteralString = " AND provision_state <> 'retired'"
 _KINDS: Final = (_KIND + nodes_map.NOW + _IN_USE, _KIND + nodes_map.THEN + _IN_USE)
 _COUNTED: LiteralString = """
-SELECT kind::text, count(*) FILTER (WHERE seen), array_agg(id) FILTER (WHERE seen IS NULL)
+SELECT kind, count(*) FILTER (WHERE seen), array_agg(id) FILTER (WHERE seen IS NULL)
 FROM ({}) AS counted (at, id, version, kind, seen, thing) GROUP BY kind
 """
 
@@ -63,7 +66,7 @@ def _alike(read: Reader, found: Sequence[Found]) -> list[Counted]:
     seen = sight.may_get(read, "compute-node", [id for _, _, ids in found for id in ids or ()])
     kinds: dict[tuple[Any, ...], Counted] = {}
     for text, visible, undecided in found:
-        of = msgspec.json.decode(text, type=nodes_map.Standing)
+        of = _standing(text)
         more = visible + sum(id in seen for id in undecided or ())
         if not more:
             continue
@@ -78,6 +81,21 @@ def _alike(read: Reader, found: Sequence[Found]) -> list[Counted]:
             }
         )
     return [kinds[key] for key in sorted(kinds)]
+
+
+def _standing(text: str) -> nodes_map.Standing:
+    site_id, pool_id, role, provision_state, connectivity, drain, reasons, conditions = text.split("\x1f")
+    told = {
+        "siteId": site_id,
+        "poolId": pool_id or None,
+        "role": role,
+        "provisionState": provision_state,
+        "connectivity": connectivity,
+        "drain": drain or None,
+        "reasons": msgspec.json.decode(reasons),
+        "conditions": msgspec.json.decode(conditions),
+    }
+    return msgspec.convert(told, nodes_map.Standing)
 
 
 def _key(of: nodes_map.Standing) -> tuple[Any, ...]:

@@ -72,7 +72,9 @@
     source.addEventListener("log", (event) => {
       heard = Date.now();
       position = Math.max(position, Number(event.lastEventId));
-      if (concerns(JSON.parse(event.data))) look();
+      const streams = JSON.parse(event.data);
+      document.dispatchEvent(new CustomEvent("heard", { detail: { streams, position } }));
+      if (concerns(streams)) look();
     });
   };
 

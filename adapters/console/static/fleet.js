@@ -91,19 +91,29 @@
     lay();
     performance.mark("fleet-map-drawn");
   };
+  // Once in a while at most, and of what changed alone: an event of a node need not change its cell.
   let resting = null;
-  const follow = () => {
-    if (section.dataset.live !== "yes" || !position) return;
-    resting ??= setTimeout(async () => {
-      resting = null;
-      try {
-        const answer = await ask({ after: position });
-        if (answer.nextCursor) { await load(); return; }
-        position = answer.position;
-        if (answer.nodes.length) { take(answer); options(); lay(); }
-      } catch { tell("The map could not be brought up to date; it is tried again with the next change."); }
-    }, REST_MS);
+  let heard = 0;
+  const follow = (upto) => {
+    heard = Math.max(heard, upto);
+    if (section.dataset.live === "yes" && position && heard > position) resting ??= setTimeout(refresh, REST_MS);
   };
+  const refresh = async () => {
+    const upto = heard;
+    try {
+      const answer = await ask({ after: position, waitFor: upto });
+      if (answer.nextCursor) await load();
+      else {
+        position = Math.max(upto, answer.position);
+        if (answer.nodes.length) { take(answer); options(); lay(); }
+      }
+    } catch { tell("The map could not be brought up to date; it is tried again with the next change."); }
+    resting = null;
+    if (heard > upto) follow(heard);
+  };
+  document.addEventListener("heard", (event) => {
+    if (event.detail.streams.some((id) => id.startsWith("node_"))) follow(event.detail.position);
+  });
 
   // --- where each cell is -------------------------------------------------------------------------------------------------
   let groups = []; // headings: {y, text}; racks: {x, y, text}
@@ -273,11 +283,13 @@
     select.value = wanted[name];
   };
   const options = () => {
-    const of = (name) => new Set([...nodes.values()].map((node) => node[name]).filter(Boolean));
-    const here = [...nodes.values()].filter((n) => (!wanted.site || n.siteId === wanted.site) && (!wanted.pool || n.poolId === wanted.pool));
-    fill("site", [...of("siteId")].map((id) => [id, sites[id] ?? id]));
-    fill("pool", [...of("poolId")].map((id) => [id, pools[id] ?? id]));
-    fill("rack", [...new Set(here.map((n) => n.rack).filter(Boolean))].map((rack) => [rack, rack]));
+    const all = [...nodes.values()];
+    const there = all.filter((node) => !wanted.site || node.siteId === wanted.site);
+    const inside = there.filter((node) => !wanted.pool || node.poolId === wanted.pool);
+    const pairs = (list, field, names) => [...new Set(list.map((node) => node[field]).filter(Boolean))].map((key) => [key, names[key] ?? key]);
+    fill("site", pairs(all, "siteId", sites));
+    fill("pool", pairs(there, "poolId", pools));
+    fill("rack", pairs(inside, "rack", {}));
     form.elements.axis.value = wanted.axis;
     const table = section.querySelector("[data-table]");
     const address = new URL(table.href);
@@ -296,7 +308,7 @@
   form.addEventListener("submit", (event) => event.preventDefault());
   form.addEventListener("change", (event) => {
     wanted[event.target.name] = event.target.value;
-    if (event.target.name === "axis") wanted.state = "";
+    for (const narrower of { axis: ["state"], site: ["pool", "rack"], pool: ["rack"] }[event.target.name] ?? []) wanted[narrower] = "";
     changed();
   });
   legend.addEventListener("click", (event) => {
@@ -364,6 +376,5 @@
   }).observe(box);
   document.addEventListener("theme", () => { lay(); });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { lay(); });
-  document.addEventListener("shown", follow);
   load().catch(() => tell("The map could not be loaded. Load the page again; the table shows the same."));
 })();
