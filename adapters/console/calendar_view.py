@@ -12,6 +12,9 @@ from .gantt import Span, Window
 
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
+PAST_MS: Final = 2 * HOUR_MS
+"""Of the day that is shown where no date is named: from a little before now, however late it is."""
+
 YEARS: Final = range(1971, 9000)
 
 
@@ -60,7 +63,7 @@ SCALES: Final[Mapping[str, Scale]] = {
         6 * HOUR_MS,
         1800,
         30 * 60_000,
-        lambda day: day - timedelta(days=day.weekday()),
+        lambda day: day,
         lambda day, by: day + timedelta(days=7 * by),
     ),
     "month": Scale(DAY_MS, 7200, 2 * HOUR_MS, lambda day: day.replace(day=1), _month),
@@ -73,9 +76,13 @@ def chosen(query: Mapping[str, str], now: int) -> View:
     if name not in SCALES:
         raise errors.Invalid("view", f"expected one of {', '.join(SCALES)}")
     scale = SCALES[name]
-    first = scale.begin(_date(query.get("date") or "", now))
+    text = query.get("date") or ""
+    first = scale.begin(_date(text, now))
     following = scale.step(first, 1)
     window = Window(_ms(first), _ms(following))
+    if name == "day" and not text:
+        begin = now // HOUR_MS * HOUR_MS - PAST_MS
+        window = Window(begin, begin + DAY_MS)
     cells = tuple((at, min(at + scale.cell_ms, window.until)) for at in range(*_ends(window), scale.cell_ms))
     return View(
         name=name,
@@ -86,7 +93,7 @@ def chosen(query: Mapping[str, str], now: int) -> View:
         ticks=tuple(_ticks(name, window, cells)),
         earlier=_kept(scale.step(first, -1)),
         later=_kept(following),
-        title=_title(name, first, following - timedelta(days=1)),
+        title=_title(name, window),
     )
 
 
@@ -119,7 +126,8 @@ def _ticks(name: str, window: Window, cells: tuple[Span, ...]) -> list[Tick]:
         at = datetime.fromtimestamp(from_ / 1000, UTC)
         label, strong = "", False
         if name == "day":
-            label = f"{at:%H:%M}" if index % 2 == 0 else ""
+            strong = at.hour == 0 and index > 0
+            label = f"{at:%a %d}" if strong else f"{at:%H:%M}" if at.hour % 2 == 0 else ""
         elif name == "week":
             strong = at.hour == 0
             label = f"{at:%a %d}" if strong else ""
@@ -130,9 +138,9 @@ def _ticks(name: str, window: Window, cells: tuple[Span, ...]) -> list[Tick]:
     return made
 
 
-def _title(name: str, first: date, last: date) -> str:
-    if name == "day":
-        return f"{first:%A}, {first.day} {first:%B %Y}"
-    if name == "week":
-        return f"{first.day} {first:%B %Y} to {last.day} {last:%B %Y}"
-    return f"{first:%B %Y}"
+def _title(name: str, window: Window) -> str:
+    first, last = (datetime.fromtimestamp(at / 1000, UTC) for at in (window.from_, window.until - 1))
+    if name == "month":
+        return f"{first:%B %Y}"
+    begins = f"{first:%A}, {first.day} {first:%B %Y}"
+    return begins if first.date() == last.date() else f"{begins} to {last:%A}, {last.day} {last:%B %Y}"

@@ -104,6 +104,15 @@ def test_a_view_holds_its_day_and_its_neighbours_join_it_without_a_gap(name: str
     assert (before.window.until, after.window.from_) == (view.window.from_, view.window.until)
 
 
+@pytest.mark.parametrize("hour", [0, 1, 12, 23])
+def test_where_no_day_is_named_most_of_what_is_shown_lies_ahead(hour: int) -> None:
+    now = int(datetime(2027, 1, 31, hour, 59, tzinfo=UTC).timestamp() * 1000)
+    for name, most_behind in (("day", 3), ("week", 24)):
+        window = calendar_view.chosen({"view": name}, now).window
+        assert window.from_ <= now < window.until
+        assert now - window.from_ <= most_behind * calendar_view.HOUR_MS
+
+
 @pytest.mark.parametrize("name", calendar_view.SCALES)
 @pytest.mark.parametrize("text", ["1971-01-01", "8999-12-31"])
 def test_the_first_and_the_last_view_lead_no_further(name: str, text: str) -> None:
