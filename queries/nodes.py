@@ -28,6 +28,7 @@ class Filtered(KnownListing, frozen=True, kw_only=True):
     power: node.Power | None = None
     gpu_model: Annotated[str, Meta(max_length=64)] | None = None
     text: Text | None = None
+    retired: bool | None = None
     pool_id: str | None = None
     site_id: str | None = None
     rack: Rack | None = None
@@ -91,6 +92,7 @@ MINE: LiteralString = "(%(tenant)s::text IS NULL OR tenant_id = %(tenant)s)"
 WANTED: LiteralString = """
     (%(role)s::text IS NULL OR role = %(role)s) AND (%(power)s::text IS NULL OR power = %(power)s)
     AND (%(gpu_model)s::text IS NULL OR gpu_model = %(gpu_model)s)
+    AND (%(retired)s::boolean IS NULL OR (provision_state = 'retired') = %(retired)s)
     AND (%(text)s::text IS NULL OR position(lower(%(text)s) IN words) > 0) AND
     (%(pool_id)s::text IS NULL OR pool_id = %(pool_id)s) AND (%(site_id)s::text IS NULL OR site_id = %(site_id)s)
     AND (%(provision_state)s::text IS NULL OR provision_state = %(provision_state)s)

@@ -15,7 +15,7 @@ MOST: Final = 20_000
 
 
 class Map(nodes.Filtered, frozen=True, kw_only=True):
-    """Retired nodes are left out, unless `provisionState` or `after` is asked for."""
+    """Retired nodes are left out, unless `provisionState`, `retired` or `after` is asked for."""
 
     limit: Annotated[int, Meta(ge=1, le=MOST, description="rows an answer")] = MOST
     after: Annotated[int, Meta(ge=0, le=2**53, description="those that changed after this position")] | None = None
@@ -64,7 +64,8 @@ THEN: Final[LiteralString] = (
     + nodes.WANTED
 )
 _SHOWN: LiteralString = """
-AND (provision_state <> 'retired' OR %(provision_state)s::text IS NOT NULL OR %(after)s::bigint IS NOT NULL)
+AND (provision_state <> 'retired' OR %(provision_state)s::text IS NOT NULL OR %(after)s::bigint IS NOT NULL
+     OR %(retired)s::boolean IS NOT NULL)
 AND (%(after)s::bigint IS NULL OR """
 ROWS: Final = past.Rows(
     "SELECT created_at, walked.id, version, " + _CELL + NOW + _SHOWN + "since > %(after)s)",

@@ -38,6 +38,8 @@ def three(plane: Plane) -> dict[str, str]:
         ("reason=Maintenance", ["n2"]),
         ("role=unassigned", ["n3"]),
         ("power=off", ["n3"]),
+        ("retired=true", []),
+        ("retired=false", ["n0", "n1", "n2", "n3"]),
         ("gpuModel=L4", ["n3"]),
         ("text=N1", ["n1"]),
         ("text=r-7", ["n2"]),

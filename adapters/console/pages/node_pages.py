@@ -106,7 +106,7 @@ def history_page(ask: Ask) -> dict[str, Any]:
     )
     return {
         **_around(ask, node, "/history"),
-        "story": [node_story.told(one) for one in found["items"]],
+        "story": node_story.story(found["items"]),
         "more_after": found.get("nextCursor"),
     }
 
@@ -127,7 +127,7 @@ def _instant(ask: Ask, story: list[dict[str, Any]]) -> int:
 
 def _story(ask: Ask, id: str, most: str) -> list[dict[str, Any]]:
     found = ask.if_may("nodes.history", id=id, limit=most)
-    return [node_story.told(one) for one in found["items"]] if found else []
+    return node_story.story(found["items"]) if found else []
 
 
 def _commands(ask: Ask, id: str, most: str) -> list[dict[str, Any]]:

@@ -96,9 +96,17 @@ CONDITIONS: Final[Mapping[str, Advice]] = {
 """Conditions that only inform; those that block are among the reasons."""
 
 
+_NORMAL: Final[Mapping[str, tuple[str, ...]]] = {"site": ("NotHost", "SpecNotObserved")}
+"""What is as it should be of a node in this role."""
+
+
 def why(node: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Each reason why nothing is placed there, oldest first, with what is known about it."""
-    told = [_reason(node, one["reason"], one["since"]) for one in node["unschedulableReasons"]]
+    """Each reason why nothing is placed there that is not as it should be, oldest first, with what is known of it."""
+    if node["provisionState"] == "retired":
+        return []
+    normal = _NORMAL.get(node["role"], ())
+    found = [one for one in node["unschedulableReasons"] if one["reason"] not in normal]
+    told = [_reason(node, one["reason"], one["since"]) for one in found]
     return sorted(told, key=lambda one: (one["since"], one["reason"]))
 
 

@@ -156,6 +156,15 @@ def told(entry: Mapping[str, Any]) -> dict[str, Any]:
     return {**entry, "name": name, "tone": tone, "said": kind.said(change), "thing": about}
 
 
+def story(entries: list[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Entries in words; `then` is where what was decided together was complete: as of within it, half would be so."""
+    last: dict[tuple[int, str], int] = {}
+    for one in entries:
+        together = (one["at"], one["actor"])
+        last[together] = max(one["position"], last.get(together, 0))
+    return [{**told(one), "then": last[one["at"], one["actor"]]} for one in entries]
+
+
 def schedulable_since(entries: list[dict[str, Any]]) -> int | None:
     """Since when things are placed on it, as far as these entries, newest first, tell."""
     found = next((one for one in entries if one["type"] == "node.schedulability_changed.1"), None)

@@ -43,6 +43,8 @@ def build(ask: Ask) -> dict[str, Any]:
     sort, _, order = _sort(ask).partition("/")
     asked = {"sort": sort, "order": order} if ask.as_of is None else {}
     scope = ask.widest("nodes.list")
+    if not wanted["provisionState"]:
+        asked["retired"] = "false"
     fields = {"limit": ROWS, "cursor": ask.query.get("cursor"), "scope": scope, **asked}
     looked_for = _ID.fullmatch(wanted["text"])
     answer = _one(ask, looked_for[0]) if looked_for else ask("nodes.list", **fields, **wanted)

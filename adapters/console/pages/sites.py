@@ -44,6 +44,7 @@ def get(ask: Ask) -> dict[str, Any]:
         "more_after": tokens.get("nextCursor") if tokens else None,
         "may": ask.offered("sites.update", id=of["id"]) | ask.offered("joinTokens.create", "joinTokens.revoke"),
         "trusts": [(one, one) for one in get_args(join_token.Trust)],
+        "pool_names": {one["id"]: one["name"] for one in pools["items"]} if pools else {},
         "pool_choices": [(one["id"], one["name"]) for one in pools["items"]] if pools else [],
         "roles": [(one, one) for one in get_args(join_token.Role)],
     }
@@ -53,7 +54,7 @@ def _unusable(token: dict[str, Any], now: int) -> str:
     state = join_token.State(
         uses=token["uses"], used=token["used"], expires_at=token["expiresAt"], revoked=token["revoked"]
     )
-    return (join_token.unusable(state, now) or "").removeprefix("it ")
+    return (join_token.unusable(state, now) or "").removeprefix("it ").removeprefix("was ")
 
 
 PAGES: Final = (
