@@ -165,6 +165,12 @@ class Operation(Struct, frozen=True, kw_only=True):
         return self.verb == "GET"
 
     @property
+    def has_past(self) -> bool:
+        """Whether `asOf` means something: of what is not in the log it is a field that is refused (api.md §2)."""
+        told = self.of_log or errors.HistoryPruned in self.refusals
+        return told and "as_of" in self.request.__struct_fields__
+
+    @property
     def action(self) -> str:
         """The IAM action: `compute:nodes:cordon` for `nodes.cordon` (api.md §1)."""
         return "compute:" + self.name.replace(".", ":")

@@ -13,7 +13,7 @@ from queries.reading import Reader, filters
 
 By = Literal["tenant", "project", "pool", "gpuModel"]
 ALL: Final[tuple[By, ...]] = ("tenant", "project", "pool", "gpuModel")
-_COLUMNS: Final[dict[By, LiteralString]] = {
+COLUMNS: Final[dict[By, LiteralString]] = {
     "tenant": "tenant_id",
     "project": "project_id",
     "pool": "pool_id",
@@ -73,8 +73,8 @@ def _rows(group_by: tuple[By, ...]) -> past.Rows:
     shown: LiteralString = ""
     for by in ALL:
         if by in group_by:
-            names += ", " + _COLUMNS[by]
-            shown += ", '" + _FIELDS[by] + "', " + _COLUMNS[by]
+            names += ", " + COLUMNS[by]
+            shown += ", '" + _FIELDS[by] + "', " + COLUMNS[by]
     id: LiteralString = "jsonb_build_array(" + names + ")::text, "
     sums: LiteralString = (
         "convert_to(json_strip_nulls(json_build_object("

@@ -1,6 +1,6 @@
 """GPU-hours over time, in steps: what a chart of usage is drawn from (domain.md §5)."""
 
-from typing import Annotated, Any, Final, LiteralString
+from typing import Annotated, Any, Final, Literal, LiteralString
 
 from msgspec import Meta, Struct
 
@@ -9,7 +9,7 @@ from domain.operation import Answer, KnownReading, Operation
 from projections import usage as spans
 from queries.past import over
 from queries.reading import Reader
-from queries.usage import By
+from queries.usage import COLUMNS, By
 
 MOST_STEPS: Final = 400
 MOST_SERIES: Final = 50
@@ -17,12 +17,6 @@ MOST_SERIES: Final = 50
 
 _DAY_S: Final = 86_400
 _DEFAULT_MS: Final = 30 * _DAY_S * 1000
-_COLUMNS: Final[dict[By, LiteralString]] = {
-    "tenant": "tenant_id",
-    "project": "project_id",
-    "pool": "pool_id",
-    "gpuModel": "gpu_model",
-}
 
 
 class Timeline(KnownReading, frozen=True, kw_only=True):
@@ -34,9 +28,7 @@ class Timeline(KnownReading, frozen=True, kw_only=True):
     by: By = "tenant"
     project_id: str | None = None
     pool_id: str | None = None
-    scope: Annotated[str, Meta(pattern="^(tenant|fleet)$", description="fleet: every tenant's, for the platform")] = (
-        "tenant"
-    )
+    scope: Annotated[Literal["tenant", "fleet"], Meta(description="fleet: every tenant's, for the platform")] = "tenant"
 
 
 class Series(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -94,7 +86,7 @@ def _series(found: list[Any], count: int) -> tuple[tuple[Series, ...], tuple[flo
 
 def _statement(by: By, *, past: bool) -> LiteralString:
     """Whole milliseconds are summed for each step that a span touches, and divided last."""
-    column = _COLUMNS[by]
+    column = COLUMNS[by]
     sql: LiteralString = (
         "SELECT "
         + column

@@ -7,16 +7,16 @@ server = "http://127.0.0.1:8080"
 token = "biam_key_…"
 """
 
-import fcntl
 import os
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import click
 
+from adapters import whole_file
 from adapters.cli import tables
 
 ENVIRONMENT: Final = "BETTER_COMPUTE_CONFIG"
@@ -126,30 +126,19 @@ def _profile(name: str, entry: Any, file: Path) -> Profile:
 @contextmanager
 def _alone(directory: Path) -> Iterator[None]:
     """The directory, made if it is missing, with no other change of its file meanwhile."""
-    try:
-        directory.parent.mkdir(parents=True, exist_ok=True)
-        directory.mkdir(mode=0o700, exist_ok=True)
-        handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    except OSError as problem:
-        raise ProfileError(f"cannot open {directory}: {problem.strerror}") from None
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+    with ExitStack() as held:
+        try:
+            directory.parent.mkdir(parents=True, exist_ok=True)
+            directory.mkdir(mode=0o700, exist_ok=True)
+            held.enter_context(whole_file.alone(directory))
+        except OSError as problem:
+            raise ProfileError(f"cannot open {directory}: {problem.strerror}") from None
         yield
-    finally:
-        os.close(handle)
 
 
 def _replace(file: Path, data: bytes) -> None:
-    """In one step, on disk before it returns; a link stays a link."""
-    file = file.resolve()
-    fresh = file.with_name(file.name + ".new")
+    """A link stays a link."""
     try:
-        fresh.unlink(missing_ok=True)
-        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as opened:
-            opened.write(data)
-            opened.flush()
-            os.fsync(opened.fileno())
-        fresh.replace(file)
+        whole_file.replace(file.resolve(), data)
     except OSError as problem:
-        fresh.unlink(missing_ok=True)
         raise ProfileError(f"cannot write {file}: {problem.strerror}; it is as it was") from None

@@ -64,9 +64,8 @@ class Ask:
         """The answer's body. Fields that are None or "" are left out; raises the refusals of the operation."""
         operation = self._desk.operations[name]
         found = {field: value for field, value in fields.items() if value not in (None, "")}
-        known = self._desk.shapes[name].types
         if self.as_of is not None:
-            if "asOf" not in known:
+            if not operation.has_past:
                 raise errors.Invalid("asOf", f"{name} is not in the log; it can be seen as it is now only")
             found.setdefault("asOf", self.as_of)
         elif self.wait_for is not None and issubclass(operation.request, Reading):
@@ -83,7 +82,7 @@ class Ask:
         return self(name, **fields) if self.may(name, **fields) else None
 
     def has_past(self, name: str) -> bool:
-        return "asOf" in self._desk.shapes[name].types
+        return self._desk.operations[name].has_past
 
     def widest(self, name: str) -> str:
         """The scope in which the caller sees most: the fleet's for the platform."""

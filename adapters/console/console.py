@@ -138,7 +138,7 @@ class Console:
                     return self._desk.dispatch(operation, asked, call).body
 
                 heard = await self._wiring.workers.run(feed)
-                return sse.Streaming(heard, self._wiring.workers, session.tenant_id, live.spell, live.PING)
+                return sse.Streaming(heard, self._wiring.workers, session.tenant_id, live.spell, live.PING, live.SLOTS)
             except errors.Refusal as refusal:
                 return respond.refuse(refusal, REQUEST_ID.get() or "")
 

@@ -5,6 +5,11 @@ from typing import Any, Final
 
 import msgspec
 
+from adapters.http.slots import Slots
+
+SLOTS: Final = Slots("live pages", most=256, of_one=64)
+"""Of their own: many tabs of one tenant take nothing from those who follow the log through the API."""
+
 PING: Final = b"event: beat\ndata: {}\n\n"
 """A message, where the API has a comment: a script hears no comments, and has to notice a line that went dead."""
 

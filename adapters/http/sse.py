@@ -51,8 +51,10 @@ class Streaming:
         tenant_id: str,
         spell: Callable[[Iterable[Any]], bytes] = encode,
         ping: bytes = PING,
+        slots: Slots = SLOTS,
     ) -> None:
-        SLOTS.check(tenant_id)
+        slots.check(tenant_id)
+        self._slots = slots
         self._spell, self._ping = spell, ping
         self._tenant_id = tenant_id
         self._feed = feed
@@ -61,7 +63,7 @@ class Streaming:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         left = asyncio.ensure_future(gone(receive))
         try:
-            with SLOTS.taken(self._tenant_id):
+            with self._slots.taken(self._tenant_id):
                 await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
                 await self._pour(send, left)
                 if not left.done():

@@ -3,10 +3,8 @@
 A changed file is checked as a whole before it takes the old one's place, in one step and with the old one's mode.
 """
 
-import fcntl
-import os
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ from msgspec import Struct
 from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import Array
 
+from adapters import whole_file
 from adapters.iam import access_file
 from adapters.iam.access_file import AccessFile
 
@@ -164,34 +163,16 @@ def _hashes(file: AccessFile) -> set[str]:
 
 @contextmanager
 def _alone(directory: Path) -> Iterator[None]:
-    try:
-        handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    except OSError as problem:
-        raise EditError(f"cannot open {directory}: {problem.strerror}") from problem
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+    with ExitStack() as held:
+        try:
+            held.enter_context(whole_file.alone(directory))
+        except OSError as problem:
+            raise EditError(f"cannot open {directory}: {problem.strerror}") from problem
         yield
-    finally:
-        os.close(handle)
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """Atomically, on disk before it returns, with the mode and the owner that the file had."""
-    fresh = path.with_name(path.name + ".new")
     try:
-        was = path.stat()
-        fresh.unlink(missing_ok=True)
-        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fchmod(file.fileno(), was.st_mode & 0o777)
-            if (was.st_uid, was.st_gid) != (os.geteuid(), os.getegid()):
-                os.fchown(file.fileno(), was.st_uid, was.st_gid)
-            os.fsync(file.fileno())
-        fresh.replace(path)
-        directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        os.fsync(directory)
-        os.close(directory)
+        whole_file.replace(path, data)
     except OSError as problem:
-        fresh.unlink(missing_ok=True)
         raise EditError(f"cannot write {path}: {problem.strerror}; it is as it was") from problem

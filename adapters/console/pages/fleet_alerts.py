@@ -117,7 +117,7 @@ def _unserved(sites: Sequence[Row], counts: Sequence[Row]) -> Iterator[Alert]:
 
 def _workers(ask: Ask) -> Iterator[Alert]:
     """What the plane does by itself goes on while somebody holds its lease; of that there is no past."""
-    leases = None if ask.as_of is not None else ask.if_may("leases.list")
+    leases = ask.if_may("leases.list")
     for lease in leases["items"] if leases else ():
         kind, _, job = lease["name"].partition(":")
         if kind == "singleton" and "holder" not in lease:

@@ -11,6 +11,7 @@ from signed import signed
 
 import given
 from adapters.console import cookie, live, static_files, table, visit
+from adapters.console.page import Page
 from adapters.http.limits import Limits
 from adapters.iam import tokens
 
@@ -250,3 +251,14 @@ def test_the_live_stream_names_things_and_nothing_of_what_happened(plane: given.
 
     assert live.spell([Entry(), Entry()]) == b'id: 7\nevent: log\ndata: ["node_1"]\n\n'
     assert live.spell([]) == b""
+
+
+@pytest.mark.parametrize(
+    "page", [one for one in table.PAGES if one.past and "{" not in one.path], ids=lambda page: page.path
+)
+def test_every_page_that_has_a_past_shows_it(plane: given.Plane, page: Page) -> None:
+    """The time slider stands on it: it may refuse no position that the log has."""
+    plane.fleet()
+    answer = signed(plane, plane.root).get(f"{page.path}?asOf=@{plane.settle()}")
+    assert answer.status_code == 200, answer.text
+    assert "As it was known at position" in answer.text
