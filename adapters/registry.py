@@ -47,6 +47,7 @@ from queries import (
     nodes_count,
     nodes_map,
     preview,
+    reservation_states,
     usage,
     usage_timeline,
 )
@@ -106,6 +107,7 @@ OPERATIONS: Final[dict[str, operation.Operation]] = operation.table(
     capacity_timeline.OPERATIONS,
     reservations.OPERATIONS,
     reservation_queries.OPERATIONS,
+    reservation_states.OPERATIONS,
     confirming.OPERATIONS,
     extensions.OPERATIONS,
     extension_queries.OPERATIONS,

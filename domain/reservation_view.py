@@ -1,20 +1,11 @@
 """A reservation as its tenant sees it (domain.md §5)."""
 
-from collections.abc import Sequence
 from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from domain import registry, reservation, reservation_life, reservation_terms
+from domain import reservation, reservation_life, reservation_terms
 from domain.claim import DeviceLine, Scalar, Topology
-from domain.event import Recorded
-
-
-class Step(Struct, frozen=True, rename="camel"):
-    """A state that it came to, and when (epoch ms)."""
-
-    state: reservation.Status
-    since: int
 
 
 class View(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -34,7 +25,6 @@ class View(Struct, frozen=True, kw_only=True, rename="camel"):
     duration_seconds: Annotated[int | None, Meta(description="null: as long as the instance that it came with")]
     earliest_start: int | None
     queue_position: Annotated[int, Meta(description="1 is next; only `reservations.get` tells it")] | None = None
-    states: Annotated[tuple[Step, ...] | None, Meta(description="so far; only `reservations.get` tells them")] = None
     ending_at: int | None
     ending_reason: str | None
     lease_until: int | None
@@ -96,16 +86,6 @@ def view(id: str, state: reservation.State, version: int) -> View:
         created_at=draft.at,
         version=version,
     )
-
-
-def steps(history: Sequence[Recorded]) -> tuple[Step, ...]:
-    """The states that a reservation went through, by its events from the first on."""
-    state, found = reservation.State(), list[Step]()
-    for recorded in history:
-        state = registry.fold(recorded.stream, [recorded.event], state)
-        if not found or found[-1].state != state.status:
-            found.append(Step(state.status, recorded.recorded_at))
-    return tuple(found)
 
 
 def _detail(state: reservation.State) -> str | None:

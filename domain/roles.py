@@ -18,6 +18,7 @@ READ_VERBS: tuple[str, ...] = (
     "list",
     "get",
     "timeline",
+    "states",
     "map",
     "count",
     "inventory",

@@ -11,9 +11,9 @@ TABLES = f"""
 CREATE TABLE nodes (
     id text PRIMARY KEY,
     tenant_id text NOT NULL,
-    words text NOT NULL DEFAULT '',
+    words text NOT NULL,
     gpu_model text,
-    power text NOT NULL DEFAULT 'unknown',
+    power text NOT NULL,
     site_id text NOT NULL,
     pool_id text,
     role text NOT NULL,

@@ -50,8 +50,6 @@ WHERE own.reservation_id = %s
 def get(query: Get, read: Reader) -> Answer:
     """Its place in the queue is that of the moment: an earlier position of the log does not tell it."""
     answer = one(read, query.id, reservation_view.view)
-    steps = reservation_view.steps(read.versions(query.id, 0, answer.version or 0))
-    answer = replace(answer, body=replace(answer.body, states=steps))
     if answer.body.state != "pending" or read.as_of is not None:
         return answer
     row = read.connection.execute(_POSITION, (query.id,), prepare=True).fetchone()

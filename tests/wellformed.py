@@ -223,6 +223,7 @@ REQUESTS: dict[str, tuple[str, Any]] = {
     ),
     "reservations.list": ("/v1/reservations", {}),
     "reservations.get": ("/v1/reservations/{bound}", {}),
+    "reservations.states": ("/v1/reservations/{bound}/states", {}),
     "reservations.cancel": ("/v1/reservations/{placed}/cancel", {}),
     "reservations.release": ("/v1/reservations/{bound}/release", {}),
     "reservations.renew": ("/v1/reservations/{leased}/renew", {}),

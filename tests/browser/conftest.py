@@ -1,4 +1,8 @@
-"""A real browser at a real demo. Chromium is Debian's, which .ci/run installs; without one these tests are skipped."""
+"""A real browser at a real demo. Chromium is Debian's, which .ci/run installs; without one these tests are skipped.
+
+Demo and browser are a module's: idle beside the rest of the suite they slow it, and an open Playwright holds the
+thread's event loop.
+"""
 
 import shutil
 from collections.abc import Iterator
@@ -13,13 +17,13 @@ from serving import directory, serving
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def demo() -> Iterator[dict[str, Any]]:
     with directory() as home, serving(home, "--demo") as ready:
         yield ready
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     if CHROMIUM is None:
         pytest.skip("no Chromium is found: install Debian's `chromium` to test the console in a browser")

@@ -2,13 +2,13 @@
 
 import re
 import time
-from collections.abc import Callable
 from typing import Any
 
 import httpx
 import pytest
+from visits import Visit
 
-Visit = Callable[..., Any]
+pytestmark = pytest.mark.xdist_group("browser")
 DAY_MS = 86_400_000
 HOUR_MS = 3_600_000
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from msgspec.structs import replace
 
 from adapters import dispatch
 from adapters.postgres import rebuild
@@ -45,7 +44,7 @@ MOVING = (
 )
 OF_THE_MOMENT = {"at", "peakAt", "until", "deviceHours", "gpuHours", "from"}
 """Of the present these go on with the clock, of the past they stand where the clock was."""
-OF_THE_LOG = {"audit.events", "audit.stream", "audit.state", "nodes.history"}
+OF_THE_LOG = {"audit.events", "audit.stream", "audit.state", "nodes.history", "reservations.states"}
 """Their past has no end, and they show events, which are what they were (test_audit_events.py)."""
 PAST = sorted(
     name
@@ -131,14 +130,16 @@ def test_a_reservation_shows_each_state_that_it_went_through(plane: Plane) -> No
     for n, recorded in enumerate(history, start=1):
         state = registry.fold_recorded(made, history[:n])
         shown = then(plane.acme, f"/v1/reservations/{made}", recorded.position)
-        view = replace(reservation_view.view(made, state, n), states=reservation_view.steps(history[:n]))
-        assert shown == json.loads(msgspec.json.encode(view))
+        assert shown == json.loads(msgspec.json.encode(reservation_view.view(made, state, n)))
         assert plane.acme.get(f"/v1/reservations/{made}?asOf=@{recorded.position}").headers["etag"] == f'"{n}"'
         for status in ("draft", "placed", "cancelled"):
             listed = then(plane.acme, f"/v1/reservations?state={status}&poolId={pool_id}", recorded.position)
             assert ids(listed) == ([made] if status == shown["state"] else []), (n, status)
         assert ids(then(plane.acme, "/v1/reservations", recorded.position)) == [made] * (shown["state"] != "draft")
         seen.append(shown["state"])
+        way = then(plane.acme, f"/v1/reservations/{made}/states", recorded.position)["items"]
+        assert [step["state"] for step in way] == list(dict.fromkeys(seen))
+        assert way[-1]["since"] <= recorded.recorded_at
     assert list(dict.fromkeys(seen)) == ["draft", "placed", "cancelled"]
 
 

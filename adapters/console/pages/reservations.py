@@ -37,7 +37,7 @@ def one(ask: Ask) -> dict[str, Any]:
         "mine": mine,
         "pool": pool,
         "project": names.get(shown["projectId"]) if (names := _projects(ask, shown)) else None,
-        "steps": way(shown),
+        "steps": way(shown, ask.if_may("reservations.states", id=id)),
         "final": shown["state"] in ENDED,
         "may": _offered(ask, shown, pool, mine),
         "may_again": ask.as_of is None and mine and ask.may("reservations.create"),
@@ -79,9 +79,10 @@ def _offered(ask: Ask, of: Mapping[str, Any], pool: Mapping[str, Any] | None, mi
     return ask.offered("pools.evict", id=of["poolId"]) if owns and evictable else set()
 
 
-def way(of: Mapping[str, Any]) -> list[dict[str, Any]]:
+def way(of: Mapping[str, Any], so_far: Mapping[str, Any] | None) -> list[dict[str, Any]]:
     """Where it has been with since when, where it is, and what is ahead of it."""
-    been = [step for step in of["states"] or () if step["state"] != "draft" or of["state"] == "draft"]
+    known = so_far["items"] if so_far else ()
+    been = [step for step in known if step["state"] != "draft" or of["state"] == "draft"]
     steps: list[dict[str, Any]] = [{"name": step["state"], "since": step["since"], "at": "past"} for step in been]
     if not steps:
         steps = [{"name": of["state"], "since": None, "at": "past"}]

@@ -14,7 +14,8 @@ MOST_OBSTACLES: Final = 6
 LATER_TRIED: Final = 3
 SPREAD_OVER: Final = (2, 4, 8, 16)
 LOOKED_AT: Final = 100
-HOLDING: Final = ("active", "binding", "placed")
+HOLDING: Final = ("placed", "binding", "active")
+"""In the order of their life: what moves on between two questions is found by the second."""
 HEADLINES: Final = {
     "placed": ("It can be had", "good"),
     "pending": ("It would wait", "warn"),

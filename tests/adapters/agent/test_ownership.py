@@ -27,9 +27,10 @@ def connected(connections: Pool, gateway: str, session: int, node_id: str = NODE
     with connections.connection() as connection:
         connection.execute(
             """
-            INSERT INTO nodes (id, tenant_id, site_id, name, role, provision_state, connectivity, gateway, session,
-                schedulable, scalars, created_at, since, version, state)
-            VALUES (%s, 't', 's', 'n', 'host', 'adopted', 'connected', %s, %s, true, '{}', 1, 1, 1, '')
+            INSERT INTO nodes (id, tenant_id, words, power, site_id, name, role, provision_state, connectivity, gateway,
+                session, schedulable, reasons, conditions, scalars, created_at, since, version, state)
+            VALUES (%s, 't', 'n', 'on', 's', 'n', 'host', 'adopted', 'connected', %s,
+                %s, true, '{}', '{}', '{}', 1, 1, 1, '')
             ON CONFLICT (id) DO UPDATE SET gateway = excluded.gateway, session = excluded.session
             """,
             (node_id, gateway, session),
