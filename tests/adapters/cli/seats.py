@@ -13,6 +13,7 @@ import termios
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 BINARY = (sys.executable, "-m", "adapters.cli.main")
@@ -70,6 +71,11 @@ class Seat:
         """Where a text ends that the command wrote, once it has."""
         self.until(lambda: text in self.written[after:], f"never {text!r}")
         return self.written.index(text, after) + len(text)
+
+    def waits(self) -> None:
+        """Until it sleeps in reading its keys: Python loses a Ctrl-C that comes just before."""
+        doing = Path(f"/proc/{self.process.pid}/syscall")
+        self.until(lambda: doing.read_text().split()[1:2] == ["0x0"], "it reads no key")
 
     def leaves(self) -> int:
         """The exit status, once it has ended."""
