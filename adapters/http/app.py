@@ -1,10 +1,11 @@
 """The HTTP application: every operation of the registry as a route, within one envelope."""
 
 import logging
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
-from litestar import Litestar, Request, Response, get, route
+from litestar import Litestar, Request, Response, Router, get, route
 from litestar.exceptions import HTTPException
 from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp, ControllerRouterHandler
@@ -25,6 +26,9 @@ Console = Callable[[Mapping[str, Operation], routes.Wiring], Sequence[Controller
 
 RESOLVING = 4
 """Threads that answer what a thing is; each takes a millisecond."""
+
+_TYPE: Final = re.compile(r":\w+(?=})")
+"""Of a path's placeholder; Litestar's templates do without."""
 
 _log = logging.getLogger("better_compute.http")
 
@@ -78,7 +82,7 @@ def create_app(
     handlers += [_metrics_page(metrics, probes), *pages.handlers(operations), *extra_routes]
     handlers += console(operations, wiring) if console else [pages.root()]
     app = Litestar(
-        [*_options(handlers), *handlers],
+        [Router("/", route_handlers=[_options(handlers), *handlers])],
         openapi_config=None,
         logging_config=None,
         request_max_body_size=body.MAX_BODY,
@@ -105,23 +109,23 @@ def _operations(
     ]
 
 
-def _options(handlers: Iterable[ControllerRouterHandler]) -> list[HTTPRouteHandler]:
-    """One answer to OPTIONS a path, before Litestar makes its own: that names one verb where handlers share a path."""
+def _options(handlers: Iterable[ControllerRouterHandler]) -> HTTPRouteHandler:
+    """The answer to OPTIONS of every path; Litestar's own names one verb where handlers share a path."""
     methods: dict[str, set[str]] = {}
     for one in (handler for handler in handlers if isinstance(handler, HTTPRouteHandler)):
         for path in one.paths:
             methods.setdefault(path, {"OPTIONS"}).update(map(str, one.http_methods))
-    return [_allowing(path, known | ({"HEAD"} if "GET" in known else set())) for path, known in methods.items()]
+    allowed = {_TYPE.sub("", path): _listed(known) for path, known in methods.items()}
 
-
-def _allowing(path: str, methods: set[str]) -> HTTPRouteHandler:
-    allow = ", ".join(sorted(methods)).encode()
-
-    @route(path, http_method=["OPTIONS"])
-    async def show() -> ASGIApp:
-        return respond.Reply(204, b"", [(b"allow", allow)])
+    @route(list(methods), http_method=["OPTIONS"])
+    async def show(request: Request[Any, Any, Any]) -> ASGIApp:
+        return respond.Reply(204, b"", [(b"allow", allowed[request.scope["path_template"]])])
 
     return show
+
+
+def _listed(methods: set[str]) -> bytes:
+    return ", ".join(sorted(methods | ({"HEAD"} if "GET" in methods else set()))).encode()
 
 
 def _metrics_page(metrics: Metrics, workers: Workers) -> HTTPRouteHandler:

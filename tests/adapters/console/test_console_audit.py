@@ -44,7 +44,9 @@ def test_another_tenants_story_is_one_that_is_not_there(plane: Plane) -> None:
     missing = browser.get(f"/audit/streams/{made['id'][:-1]}{'0' if made['id'][-1] != '0' else '1'}")
     foreign = browser.get(f"/audit/streams/{made['id']}")
     assert (foreign.status_code, missing.status_code) == (404, 404)
-    assert made["id"] not in browser.page("/audit")
+    told = browser.page(f"/audit?waitFor={plane.settle()}")
+    assert "not resolved" in told, "that it asked is its own to know"
+    assert "reservation <strong>placed" not in told
 
 
 def test_who_may_not_read_the_audit_is_not_offered_it(plane: Plane) -> None:
