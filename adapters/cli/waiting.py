@@ -4,16 +4,19 @@ import shutil
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from operator import itemgetter
-from typing import Any, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 from urllib.parse import quote
 
 import click
 
-from adapters.cli import client, tables
+from adapters.cli import tables, troubles
 from domain import node_command, reservation_life
-from domain.operation import Operation
+from domain.operation import Operation, Table
+
+if TYPE_CHECKING:
+    from adapters.cli import client
 
 FIRST_PAUSE_SECONDS: Final = 0.2
 LONGEST_PAUSE_SECONDS: Final = 2.0
@@ -85,9 +88,7 @@ def option(wait: Wait) -> Iterator[click.Option]:
     yield click.Option(["_timeout", "--timeout"], type=click.FloatRange(min=0), default=300.0, help=limit)
 
 
-def wait(
-    api: client.Client, registry: Mapping[str, Operation], name: str, body: Any, timeout: float
-) -> tuple[Any, str | None]:
+def wait(api: "client.Client", registry: Table, name: str, body: Any, timeout: float) -> tuple[Any, str | None]:
     """Ask again until the state is good or final, saying each change; a server that fails may recover.
 
     The last answer, and the state that it ended in where that is no success. Raises Failed after `timeout` seconds,
@@ -111,22 +112,22 @@ def wait(
                 return body, None if state in until.good else state
             spent = time.monotonic() - begun
             if spent + pause > timeout:
-                raise client.Failed(f"still {state} after {timeout:g} s{trouble}")
+                raise troubles.Failed(f"still {state} after {timeout:g} s{trouble}")
             line.show(f"{told}, {spent:.0f} s")
             time.sleep(pause)
             pause = min(pause * 1.5, LONGEST_PAUSE_SECONDS)
             try:
                 body, trouble = api.send("GET", path).body, ""
-            except (client.Failed, client.Busy) as failure:
+            except (troubles.Failed, troubles.Busy) as failure:
                 trouble = f"; the last time asked: {failure.message}"
 
 
-def _left(api: client.Client, listing: Operation, identifier: str) -> str:
+def _left(api: "client.Client", listing: Operation, identifier: str) -> str:
     """How much is in the way; it is only progress, so that whoever may not see it waits as well."""
     query = {"nodeId": identifier, "scope": "fleet", "order": "desc", "limit": str(MOST_COUNTED)}
     try:
         rows = api.send("GET", listing.path, query=query).body["items"]
-    except client.Trouble:
+    except troubles.Trouble:
         return ""
     states = Counter(str(row["state"]) for row in rows if row["state"] != "released")
     return "".join(f", {count} {tables.printable(state)}" for state, count in sorted(states.items()))

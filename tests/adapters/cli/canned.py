@@ -65,21 +65,19 @@ def declare(name: str, verb: Any, path: str, request: type[Request], **more: Any
 
 
 REGISTRY = table(
-    (
-        declare("nodes.list", "GET", "/v1/nodes", Find, columns=("id", "name", "joinedAt")),
-        declare("nodes.get", "GET", "/v1/nodes/{id}", Get),
-        declare("nodes.cordon", "POST", "/v1/nodes/{id}/cordon", Cordon, key="accepted"),
-        declare("nodes.drain", "POST", "/v1/nodes/{id}/drain", Cordon),
-        declare("allocations.list", "GET", "/v1/allocations", Find),
-        declare("nodes.retire", "DELETE", "/v1/nodes/{id}", Get),
-        declare("joinTokens.revokeAll", "PUT", "/v1/x/{kind}/{tenantId}", Offer),
-        declare("reservations.create", "POST", "/v1/reservations", Place, key="required"),
-        declare("reservations.get", "GET", "/v1/reservations/{id}", Get),
-        declare("commands.issue", "POST", "/v1/nodes/{id}/commands", Cordon, status=201),
-        declare("commands.get", "GET", "/v1/commands/{id}", Get),
-        declare("audit.events", "GET", "/v1/audit/events", Listing),
-        declare("audit.verify", "POST", "/v1/audit/verify", Request),
-    )
+    declare("nodes.list", "GET", "/v1/nodes", Find, columns=("id", "name", "joinedAt")),
+    declare("nodes.get", "GET", "/v1/nodes/{id}", Get),
+    declare("nodes.cordon", "POST", "/v1/nodes/{id}/cordon", Cordon, key="accepted"),
+    declare("nodes.drain", "POST", "/v1/nodes/{id}/drain", Cordon),
+    declare("allocations.list", "GET", "/v1/allocations", Find),
+    declare("nodes.retire", "DELETE", "/v1/nodes/{id}", Get),
+    declare("joinTokens.revokeAll", "PUT", "/v1/x/{kind}/{tenantId}", Offer),
+    declare("reservations.create", "POST", "/v1/reservations", Place, key="required"),
+    declare("reservations.get", "GET", "/v1/reservations/{id}", Get),
+    declare("commands.issue", "POST", "/v1/nodes/{id}/commands", Cordon, status=201),
+    declare("commands.get", "GET", "/v1/commands/{id}", Get),
+    declare("audit.events", "GET", "/v1/audit/events", Listing),
+    declare("audit.verify", "POST", "/v1/audit/verify", Request),
 )
 
 
