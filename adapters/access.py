@@ -7,7 +7,7 @@ from typing import Final
 from litestar.types import ControllerRouterHandler
 from msgspec import Struct
 
-from adapters import directory
+from adapters import directory, registry
 from adapters.housekeeping import Job
 from adapters.http.threads import Workers
 from adapters.iam import access_file
@@ -20,7 +20,6 @@ from adapters.iam.better.tenants import TenantTree
 from adapters.iam.better.webhook import Receiver
 from adapters.iam.embedded import Embedded
 from adapters.postgres.store import EventStore
-from adapters.registry import ACTIONS
 from commands.ports import Billing
 from domain.access import Authorizer, Session, Tenant
 
@@ -58,7 +57,7 @@ class Access(Struct, frozen=True):
 def root_tenant(source: Source) -> str:
     """The tenant that is the platform itself."""
     if isinstance(source, Path):
-        return access_file.parse(source.read_bytes(), ACTIONS).root
+        return access_file.parse(source.read_bytes(), registry.actions()).root
     return source.root_tenant
 
 
@@ -77,7 +76,7 @@ def _embedded(path: Path, store: EventStore) -> Access:
     def record(file: access_file.AccessFile) -> None:
         directory.record(store, file.tenants.values(), file.digest)
 
-    embedded = Embedded(path, actions=ACTIONS, on_load=record)
+    embedded = Embedded(path, actions=registry.actions(), on_load=record)
 
     def health() -> Mapping[str, str]:
         return {"accessFile": f"{embedded.stale}; an earlier one is in force" if embedded.stale else "ok"}

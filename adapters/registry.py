@@ -1,135 +1,80 @@
-"""Every operation there is, in one table (api.md §1)."""
+"""Every operation there is, by its noun (api.md §1)."""
 
+from collections.abc import Callable, Iterable
+from functools import partial
+from importlib import import_module
 from typing import Final
 
-from commands import (
-    budgets,
-    confirming,
-    evicting,
-    extensions,
-    flavors,
-    identity,
-    image_content,
-    image_signers,
-    images,
-    instance_verbs,
-    instances,
-    join_tokens,
-    joining,
-    leases,
-    node_command_ends,
-    node_commands,
-    node_provision,
-    node_service,
-    nodes,
-    offerings,
-    pools,
-    projects,
-    quotas,
-    reservations,
-    sites,
-)
-from domain import operation
-from queries import (
-    allocations,
-    audit,
-    audit_events,
-    audit_state,
-    bookings,
-    capacity,
-    capacity_timeline,
-    devices,
-    events,
-    evidence,
-    iam,
-    instance_console,
-    node_history,
-    nodes_count,
-    nodes_map,
-    preview,
-    reservation_states,
-    usage,
-    usage_timeline,
-)
-from queries import budgets as budget_queries
-from queries import extensions as extension_queries
-from queries import flavors as flavor_queries
-from queries import image_signers as image_signer_queries
-from queries import images as image_queries
-from queries import instances as instance_queries
-from queries import join_tokens as join_token_queries
-from queries import leases as lease_queries
-from queries import node_commands as node_command_queries
-from queries import nodes as node_queries
-from queries import offerings as offering_queries
-from queries import pools as pool_queries
-from queries import projects as project_queries
-from queries import quotas as quota_queries
-from queries import reservations as reservation_queries
-from queries import sites as site_queries
+from domain.operation import Operation, Table
 
-OPERATIONS: Final[dict[str, operation.Operation]] = operation.table(
-    sites.OPERATIONS,
-    site_queries.OPERATIONS,
-    pools.OPERATIONS,
-    pool_queries.OPERATIONS,
-    offerings.OPERATIONS,
-    offering_queries.OPERATIONS,
-    evicting.OPERATIONS,
-    projects.OPERATIONS,
-    project_queries.OPERATIONS,
-    quotas.OPERATIONS,
-    quota_queries.OPERATIONS,
-    budgets.OPERATIONS,
-    budget_queries.OPERATIONS,
-    flavors.OPERATIONS,
-    flavor_queries.OPERATIONS,
-    images.OPERATIONS,
-    image_queries.OPERATIONS,
-    image_signers.OPERATIONS,
-    image_signer_queries.OPERATIONS,
-    join_tokens.OPERATIONS,
-    join_token_queries.OPERATIONS,
-    joining.OPERATIONS,
-    nodes.OPERATIONS,
-    identity.OPERATIONS,
-    node_service.OPERATIONS,
-    node_provision.OPERATIONS,
-    node_queries.OPERATIONS,
-    nodes_map.OPERATIONS,
-    nodes_count.OPERATIONS,
-    node_history.OPERATIONS,
-    node_commands.OPERATIONS,
-    node_command_ends.OPERATIONS,
-    node_command_queries.OPERATIONS,
-    devices.OPERATIONS,
-    capacity.OPERATIONS,
-    capacity_timeline.OPERATIONS,
-    reservations.OPERATIONS,
-    reservation_queries.OPERATIONS,
-    reservation_states.OPERATIONS,
-    confirming.OPERATIONS,
-    extensions.OPERATIONS,
-    extension_queries.OPERATIONS,
-    instances.OPERATIONS,
-    instance_verbs.OPERATIONS,
-    instance_queries.OPERATIONS,
-    instance_console.OPERATIONS,
-    preview.OPERATIONS,
-    allocations.OPERATIONS,
-    bookings.OPERATIONS,
-    usage.OPERATIONS,
-    usage_timeline.OPERATIONS,
-    image_content.OPERATIONS,
-    leases.OPERATIONS,
-    lease_queries.OPERATIONS,
-    audit.OPERATIONS,
-    evidence.OPERATIONS,
-    audit_events.OPERATIONS,
-    audit_state.OPERATIONS,
-    events.OPERATIONS,
-    iam.operations(lambda: OPERATIONS.values()),
-)
+DECLARED: Final = {
+    "sites": ("commands.sites", "queries.sites"),
+    "pools": ("commands.pools", "commands.offerings", "commands.evicting", "queries.pools"),
+    "offerings": ("queries.offerings",),
+    "projects": ("commands.projects", "queries.projects"),
+    "quotas": ("commands.quotas", "queries.quotas"),
+    "budgets": ("commands.budgets", "queries.budgets"),
+    "flavors": ("commands.flavors", "queries.flavors"),
+    "images": ("commands.images", "commands.image_content", "queries.images"),
+    "imageSigners": ("commands.image_signers", "queries.image_signers"),
+    "joinTokens": ("commands.join_tokens", "queries.join_tokens"),
+    "nodes": (
+        "commands.joining",
+        "commands.nodes",
+        "commands.identity",
+        "commands.node_service",
+        "commands.node_provision",
+        "queries.nodes",
+        "queries.nodes_map",
+        "queries.nodes_count",
+        "queries.node_history",
+    ),
+    "commands": ("commands.node_commands", "commands.node_command_ends", "queries.node_commands"),
+    "devices": ("queries.devices",),
+    "capacity": ("queries.capacity", "queries.capacity_timeline"),
+    "reservations": (
+        "commands.reservations",
+        "commands.confirming",
+        "commands.extensions",
+        "queries.reservations",
+        "queries.reservation_states",
+        "queries.preview",
+    ),
+    "extensions": ("queries.extensions",),
+    "instances": (
+        "commands.instances",
+        "commands.instance_verbs",
+        "queries.instances",
+        "queries.instance_console",
+    ),
+    "allocations": ("queries.allocations",),
+    "bookings": ("queries.bookings",),
+    "usage": ("queries.usage", "queries.usage_timeline"),
+    "leases": ("commands.leases", "queries.leases"),
+    "audit": ("queries.audit", "queries.evidence", "queries.audit_events", "queries.audit_state"),
+    "events": ("queries.events",),
+}
+"""The modules that declare the operations of a noun; the command line imports those of the noun that is typed."""
 
-ACTIONS: Final = frozenset(operation.action for operation in OPERATIONS.values() if operation.on)
-"""Every action that is decided on: a policy may name no other."""
+
+def _declared(modules: Iterable[str]) -> list[Operation]:
+    return [operation for module in modules for operation in import_module(module).OPERATIONS]
+
+
+def _iam() -> tuple[Operation, ...]:
+    """What access policies speak of is told of all operations."""
+    from queries import iam
+
+    return iam.operations(lambda: OPERATIONS.values())
+
+
+_NOUNS: Final[dict[str, Callable[[], Iterable[Operation]]]] = {
+    noun: partial(_declared, modules) for noun, modules in DECLARED.items()
+}
+
+OPERATIONS: Final = Table(_NOUNS | {"iam": _iam})
+
+
+def actions() -> frozenset[str]:
+    """Every action that is decided on: a policy may name no other."""
+    return frozenset(operation.action for operation in OPERATIONS.values() if operation.on)

@@ -1,7 +1,8 @@
 """One declaration per operation: routes, OpenAPI, CLI, IAM actions and the reference page come from it (api.md §1)."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Annotated, Any, Final, Generic, Literal, TypeVar
 
 from msgspec import Meta, Struct, field
@@ -188,14 +189,56 @@ class Operation(Struct, frozen=True, kw_only=True):
         return tuple(_PLACEHOLDER.findall(self.path))
 
 
-def table(*groups: tuple[Operation, ...]) -> dict[str, Operation]:
-    """Join the modules' declarations; a name or a route that is taken twice stops the program at start."""
+class Table(Mapping[str, Operation]):
+    """Operations by name. What declares those of a noun is asked when the noun is, so that one starts without the rest.
+
+    A name or a route that is taken twice is refused when all of them are told: a server tells them at its start.
+    """
+
+    def __init__(self, nouns: Mapping[str, Callable[[], Iterable[Operation]]]) -> None:
+        self._nouns = nouns
+        self._declared: dict[str, dict[str, Operation]] = {}
+        self._all: dict[str, Operation] | None = None
+
+    @property
+    def nouns(self) -> tuple[str, ...]:
+        return tuple(self._nouns)
+
+    def of(self, noun: str) -> Mapping[str, Operation]:
+        """The operations of a noun: none where there is no such noun."""
+        if noun not in self._declared and noun in self._nouns:
+            self._declared[noun] = _once(self._nouns[noun](), noun)
+        return self._declared.get(noun, {})
+
+    def __getitem__(self, name: str) -> Operation:
+        return self.of(name.partition(".")[0])[name]
+
+    def __iter__(self) -> Iterator[str]:
+        if self._all is None:
+            self._all = _once(one for noun in self._nouns for one in self.of(noun).values())
+        return iter(self._all)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def _once(declared: Iterable[Operation], noun: str = "") -> dict[str, Operation]:
     known: dict[str, Operation] = {}
     routes: set[tuple[str, str]] = set()
-    for declared in (operation for group in groups for operation in group):
-        route = (declared.verb, _PLACEHOLDER.sub("{}", declared.path))
-        if declared.name in known or route in routes:
-            raise ValueError(f"operation {declared.name} ({declared.verb} {declared.path}) is declared twice")
-        known[declared.name] = declared
+    for operation in declared:
+        route = (operation.verb, _PLACEHOLDER.sub("{}", operation.path))
+        if operation.name in known or route in routes:
+            raise ValueError(f"operation {operation.name} ({operation.verb} {operation.path}) is declared twice")
+        if noun and operation.name.partition(".")[0] != noun:
+            raise ValueError(f"operation {operation.name} is declared as one of {noun}")
+        known[operation.name] = operation
         routes.add(route)
     return known
+
+
+def table(*declared: Operation) -> Table:
+    """Those operations, and no others."""
+    nouns: dict[str, list[Operation]] = {}
+    for operation in declared:
+        nouns.setdefault(operation.name.partition(".")[0], []).append(operation)
+    return Table({noun: partial(list, those) for noun, those in nouns.items()})

@@ -90,6 +90,7 @@ def _remove_leftovers() -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # hundreds of command lines would compile us anew, each of them
     if not hasattr(config, "workerinput"):
         config.stash[CLUSTER] = Cluster()
 

@@ -41,6 +41,6 @@ def path(access_file: Path | None, data_dir: Path | None) -> Path:
 
 def actions() -> Collection[str]:
     """What a server lets a file name."""
-    from adapters.registry import ACTIONS
+    from adapters import registry
 
-    return ACTIONS
+    return registry.actions()

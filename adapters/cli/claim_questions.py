@@ -111,4 +111,7 @@ def _project(projects: Sequence[Row], now: str | None) -> str | None:
 
 
 def _ask(question: str, read: Callable[[str], Any], default: str | None) -> Any:
+    """What is typed, read; click asks again after what read refuses, and would after an Enter say no word of why."""
+    if default is None:
+        return click.prompt(question, value_proc=read, default="", show_default=False, err=True)
     return click.prompt(question, value_proc=read, default=default, err=True)

@@ -70,6 +70,8 @@ def named(text: str, rows: Sequence[Row], noun: str) -> Row:
 
 def chosen(text: str, rows: Sequence[Row], noun: str) -> Row:
     """As `named`, or by its number in the list that was shown."""
+    if not text.strip():
+        raise click.BadParameter(f"say which {noun}, such as 1 for {tables.printable(rows[0]['name'])}")
     if text.isdecimal() and 1 <= int(text) <= len(rows):
         return rows[int(text) - 1]
     return named(text, rows, noun)
@@ -95,6 +97,8 @@ def line(text: str) -> Row:
 
 
 def seconds(text: str) -> int:
+    if not text.strip():
+        raise click.BadParameter("say how long, such as 8h")
     try:
         found = spans.seconds(text)
     except ValueError as wrong:

@@ -12,38 +12,13 @@ from urllib.parse import urlencode, urlsplit
 
 import click
 
-from adapters.cli import tables
+from adapters.cli import tables, troubles
 
 TIMEOUT_SECONDS: Final = 30.0
 """For connecting and for each read; a list may wait for its read model before it answers."""
 
 UPLOAD_SECONDS: Final = 600.0
 """For the answer to an upload: the server may have gigabytes to bring to its disk first."""
-
-
-class Trouble(click.ClickException):
-    """No answer that helps; the message is whole, and safe to print. `status` is HTTP's, 0 without an answer."""
-
-    status = 0
-
-    def show(self, file: Any = None) -> None:
-        click.echo(self.message, file=file, err=file is None)
-
-
-class Refused(Trouble):
-    """The server said no (4xx)."""
-
-    exit_code = 1
-
-
-class Busy(Refused):
-    """Asked too often (429)."""
-
-
-class Failed(Trouble):
-    """The server failed or is out of reach."""
-
-    exit_code = 3
 
 
 class Answer(NamedTuple):
@@ -140,7 +115,7 @@ class Client:
 
         `content` stands in place of a body in JSON.
 
-        Raises Trouble for every answer from 300 up and for every failure on the way.
+        Raises troubles.Trouble for every answer from 300 up and for every failure on the way.
         """
         address = self.server + path + (f"?{urlencode(query)}" if query else "")
         request = urllib.request.Request(address, method=verb, headers=self._headers(headers or {}))
@@ -159,7 +134,7 @@ class Client:
             with refusal:
                 raise _trouble(refusal) from None
         except (OSError, http.client.HTTPException) as failure:
-            raise Failed(f"cannot ask {self.server}: {_reason(failure)}") from None
+            raise troubles.Failed(f"cannot ask {self.server}: {_reason(failure)}") from None
 
     def _headers(self, extra: Mapping[str, str]) -> dict[str, str]:
         headers = {"Accept": "application/json, */*;q=0.5", "User-Agent": "better-compute-cli"}
@@ -178,7 +153,7 @@ def _answer(response: Any, sink: Sink | None) -> Answer:
     try:
         body = json.loads(content) if content else None
     except ValueError:
-        raise Failed(f"the answer (HTTP {response.status}) is not JSON") from None
+        raise troubles.Failed(f"the answer (HTTP {response.status}) is not JSON") from None
     return Answer(response.status, response.headers, body)
 
 
@@ -188,14 +163,14 @@ def _pass_on(piece: bytes, sink: Sink) -> None:
         sink.write(piece)
         sink.flush()
     except OSError as failure:
-        raise Failed(f"cannot write the answer: {_reason(failure)}") from None
+        raise troubles.Failed(f"cannot write the answer: {_reason(failure)}") from None
 
 
-def _trouble(refusal: urllib.error.HTTPError) -> Trouble:
+def _trouble(refusal: urllib.error.HTTPError) -> troubles.Trouble:
     status = refusal.code
     if status < 400:
         place = tables.printable(refusal.headers.get("Location", "nowhere"))
-        return Failed(f"the server points to {place}; redirects are not followed, use --server")
+        return troubles.Failed(f"the server points to {place}; redirects are not followed, use --server")
     try:
         document = json.loads(refusal.read()) if is_json(refusal.headers) else {}
     except (ValueError, OSError, http.client.HTTPException):
@@ -206,7 +181,7 @@ def _trouble(refusal: urllib.error.HTTPError) -> Trouble:
     if refusal.headers.get("X-Request-Id"):
         document.setdefault("requestId", refusal.headers["X-Request-Id"])
     text = tables.problem(document, status)
-    kind = Failed if status >= 500 else Busy if status == 429 else Refused
+    kind = troubles.Failed if status >= 500 else troubles.Busy if status == 429 else troubles.Refused
     trouble = kind(text)
     trouble.status = status
     return trouble

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from msgspec import inspect
 
-from adapters.cli import client, server_options, tables
-from domain.operation import Operation
+from adapters.cli import server_options, tables
+from adapters.cli.main import kebab
+from domain.operation import Operation, Table
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -32,24 +33,28 @@ LISTS: Final = {
 Completing = Callable[[click.Context, click.Parameter, str], "list[CompletionItem]"]
 
 
-def of(operation: Operation, registry: Mapping[str, Operation], field: inspect.Field) -> Completing | None:
+def of(operation: Operation, registry: Table, field: inspect.Field) -> Completing | None:
     """How a field completes; None where no list has its things."""
     name = LISTS.get(field.encode_name)
     if field.encode_name == "id":
-        path = operation.path.partition("/{id}")[0]
-        name = next((one.name for one in registry.values() if one.in_url and one.path == path and _lists(one)), None)
-    listing = registry.get(name or "")
-    if listing is None:
+        name = _listing(operation, registry)
+    if name is None or name.partition(".")[0] not in registry.nouns:
         return None
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
-        return _matching(_asked(listing, ctx), incomplete)
+        return _matching(_asked(registry[name], ctx), incomplete)
 
     return complete
 
 
-def _lists(operation: Operation) -> bool:
-    return operation.name.endswith(".list")
+def _listing(operation: Operation, registry: Table) -> str | None:
+    """What lists the things of an `id`: they are of what stands before it in the path; another noun has a list."""
+    path, own = operation.path.partition("/{id}")[0], operation.name.partition(".")[0]
+    noun = next((noun for noun in registry.nouns if path == f"/v1/{kebab(noun)}"), None)
+    listing = f"{noun}.list"
+    if noun is None or (noun == own and (listing not in registry or registry[listing].path != path)):
+        return None
+    return listing
 
 
 def _matching(rows: list[Any], incomplete: str) -> "list[CompletionItem]":
@@ -69,6 +74,8 @@ def _told(row: Mapping[str, Any]) -> str:
 
 def _asked(listing: Operation, ctx: click.Context) -> list[Any]:
     """The newest first, as many as come in time; the thread that waits for more ends with the program."""
+    from adapters.cli import client
+
     rows: list[Any] = []
 
     def ask() -> None:

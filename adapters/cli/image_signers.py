@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from adapters.cli import client, server_options, showing
+from adapters.cli import client, server_options, showing, troubles
 
 _PATH = "/v1/image-signers"
 
@@ -42,7 +42,7 @@ def disallow(key_id: str, _server: str, _token: str | None, _json: bool) -> None
     there = api.send("GET", _PATH).body
     kept = [signer for signer in there["signers"] if signer["keyId"] != key_id.lower()]
     if len(kept) == len(there["signers"]):
-        raise client.Refused(f"{key_id} is on no line of the list")
+        raise troubles.Refused(f"{key_id} is on no line of the list")
     _set(api, there, kept, as_json=_json)
 
 

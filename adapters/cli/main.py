@@ -10,9 +10,9 @@ import click
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from domain.operation import Operation
+    from domain.operation import Operation, Table
 
-Registry = Callable[[], Mapping[str, "Operation"]]
+Registry = Callable[[], "Table"]
 
 
 class Static(NamedTuple):
@@ -87,10 +87,11 @@ Exit status: 0 done, 1 refused, 2 wrong usage, 3 the server failed or is out of 
 """
 
 
-def registered() -> Mapping[str, "Operation"]:
+def registered() -> "Table":
     """The operations of this build; importing them takes longer than showing help may."""
-    operations: Mapping[str, Operation] = import_module("adapters.registry").OPERATIONS
-    return operations
+    from adapters import registry
+
+    return registry.OPERATIONS
 
 
 def load(static: Static) -> click.Command | None:
@@ -196,7 +197,7 @@ class Root(click.Group):
             return self._group(name, hand if isinstance(hand, click.Group) else None)
         if hand is None and name in self.static:
             raise click.ClickException(f"{name!r} is not part of this build")
-        if hand is None and any(kebab(operation.partition(".")[0]) == name for operation in self.registry()):
+        if hand is None and name in map(kebab, self.registry().nouns):
             return Group(name, self.registry, help=f"Operations on {name}.")
         return hand
 

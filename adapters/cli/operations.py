@@ -1,53 +1,26 @@
 """A click command for each operation of the registry: it asks a server and shows the answer to a person."""
 
-import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, Final
-from urllib.parse import quote
-from uuid import uuid4
+from typing import Any, Final
 
 import click
 
-from adapters.cli import (
-    client,
-    completing,
-    fields,
-    picking,
-    server_options,
-    showing,
-    uploading,
-    waiting,
-    watching,
-)
+from adapters.cli import completing, fields, picking, server_options, waiting, watching
 from adapters.cli.main import kebab
-from domain.operation import Operation
-
-Registry = Mapping[str, Operation]
-
-MOST_ROWS: Final = 1000
-"""Of one page (api.md §2)."""
+from domain.operation import Operation, Table
 
 EVERY: Final = f"{watching.EVERY_SECONDS:g}"
 _WATCH: Final = "--watch"
 _NUMBER: Final = re.compile(r"[0-9]*\.?[0-9]+")
 
-asking: Final = server_options.asking
-show_record: Final = showing.show_record
-sink: Final = showing.sink
-"""For commands by hand, which import this module."""
 
-
-def verbs(registry: Registry, group: str) -> dict[str, Operation]:
+def verbs(registry: Table, group: str) -> dict[str, Operation]:
     """The operations of a group under the verb one types: `nodes.cordon` is `cordon` of `nodes`."""
-    found = {}
-    for name, operation in registry.items():
-        noun, _, verb = name.partition(".")
-        if kebab(noun) == group:
-            found[kebab(verb.replace(".", "-"))] = operation
-    return found
+    noun = next((noun for noun in registry.nouns if kebab(noun) == group), "")
+    return {kebab(name.partition(".")[2].replace(".", "-")): one for name, one in registry.of(noun).items()}
 
 
 class Command(click.Command):
@@ -70,7 +43,7 @@ class Command(click.Command):
         return super().parse_args(ctx, args)
 
 
-def command(operation: Operation, registry: Registry) -> Command:
+def command(operation: Operation, registry: Table) -> Command:
     """The command of one operation; `registry` is where `--wait` finds what it asks again."""
     known = fields.of(operation)
     in_path = fields.path_names(operation)
@@ -83,7 +56,7 @@ def command(operation: Operation, registry: Registry) -> Command:
     made = Command(
         kebab(verb),
         params=[*arguments, *options, *_own_options(operation)],
-        callback=partial(run, operation, registry),
+        callback=partial(_run, operation, registry),
         help=f"{operation.summary}\n\n{operation.verb} {operation.path}, decided as {operation.action}",
         short_help=operation.summary,
     )
@@ -91,106 +64,11 @@ def command(operation: Operation, registry: Registry) -> Command:
     return made
 
 
-def run(operation: Operation, registry: Registry, **values: Any) -> None:
-    """Ask the server and show the answer; what it refuses leaves as client.Trouble, with its exit status."""
-    own = {name[1:]: values.pop(name) for name in [*values] if name.startswith("_")}
-    path, request = assemble(operation, values, own.get("json_body"))
-    api = client.Client(own["server"], own["token"])
-    if own.get("watch") is not None:
-        _watch(operation, api, path, request, own)
-        return
-    answer = _look(api, path, request, own) if operation.in_url else _change(api, operation, path, request, own)
-    body, otherwise = answer.body, None
-    if own.get("wait"):
-        body, otherwise = waiting.wait(api, registry, operation.name, body, own["timeout"])
-    if own.get("where"):
-        body = picking.where(body, own["where"])
-    if field := picking.asked(own):
-        picking.show(body, field)
-    else:
-        showing.show(operation, body, as_json=own["json"], streamed=not client.is_json(answer.headers))
-    if otherwise is not None:
-        raise client.Refused(f"the wait ended in {otherwise}")
+def _run(operation: Operation, registry: Table, **values: Any) -> None:
+    """Only who asks a server needs what asks one: help comes sooner."""
+    from adapters.cli import calling
 
-
-def _watch(
-    operation: Operation, api: client.Client, path: str, request: dict[str, Any], own: Mapping[str, Any]
-) -> None:
-    if own.get("wait") or "asOf" in request or picking.asked(own):
-        raise click.UsageError("--watch shows what is now, without an end: no --wait, --as-of or --print beside it")
-
-    def ask() -> Any:
-        body = _look(api, path, {**request}, own).body
-        return picking.where(body, own["where"]) if own.get("where") else body
-
-    watching.watch(operation, ask, own["watch"], as_json=own["json"])
-
-
-def _look(api: client.Client, path: str, request: dict[str, Any], own: Mapping[str, Any]) -> client.Answer:
-    """Ask a query by GET, for every page with `--all` or `--where`."""
-    everything = own.get("all") or own.get("where")
-    if everything:
-        request.setdefault("limit", MOST_ROWS)
-    answer = api.send("GET", path, query=fields.query(request), sink=showing.sink())
-    if everything and answer.body is not None:
-        if "asOf" in request:
-            request["asOf"] = f"@{answer.headers['X-Position']}"  # an instant just past may yet mean a later one
-        answer = answer._replace(body=_every_page(api, path, request, answer.body))
-    return answer
-
-
-def assemble(operation: Operation, values: Mapping[str, Any], document: IO[str] | None) -> tuple[str, dict[str, Any]]:
-    """The path and the rest of the request; what is given by option stands over what the document says."""
-    known = fields.of(operation)
-    in_path = fields.path_names(operation)
-    path = operation.path
-    for placeholder, name in zip(operation.path_fields, in_path, strict=True):
-        value = str(values[name])
-        if value in ("", ".", ".."):
-            raise click.UsageError(f"{value!r} is no {known[name].encode_name}")
-        path = path.replace(f"{{{placeholder}}}", quote(value, safe=""))
-    request = _read(document) if document else {}
-    for name, field in known.items():
-        if name in in_path:
-            continue
-        given = values.get(name)
-        if given is not None and given != ():
-            request[field.encode_name] = fields.value(field, given)
-        if field.required and field.encode_name not in request:
-            raise click.UsageError(f"missing option {fields.flag(field)!r}")
-    return path, request
-
-
-def _change(
-    api: client.Client, operation: Operation, path: str, request: dict[str, Any], own: Mapping[str, Any]
-) -> client.Answer:
-    """A lost answer is no loss where there is a key: it is shown, for the same request once more."""
-    headers = {}
-    if own.get("if_match") is not None:
-        headers["If-Match"] = f'"{own["if_match"]}"'
-    key = own.get("idempotency_key") or (str(uuid4()) if operation.key == "required" else None)
-    if key:
-        headers["Idempotency-Key"] = key
-    body = None if operation.verb == "DELETE" and not request else request
-    try:
-        if operation.content is not None:
-            return uploading.upload(api, operation.verb, path, own["file"], headers)
-        return api.send(operation.verb, path, body=body, headers=headers, sink=showing.sink())
-    except client.Failed as failure:
-        if not key:
-            raise
-        again = f"to ask again without doing it twice: --idempotency-key {key}"
-        raise client.Failed(f"{failure.message}\n{again}") from None
-
-
-def _every_page(api: client.Client, path: str, request: dict[str, Any], first: Any) -> Any:
-    items, page = list(first.get("items", ())), first
-    while cursor := page.get("nextCursor"):
-        page = api.send("GET", path, query=fields.query(request | {"cursor": cursor})).body
-        if page.get("nextCursor") == cursor:
-            raise client.Failed("the server names the same page again and again")
-        items += page.get("items", ())
-    return {"items": items}
+    calling.run(operation, registry, **values)
 
 
 def _own_options(operation: Operation) -> Iterator[click.Option]:
@@ -229,13 +107,3 @@ def _bare_watch(words: list[str], at: int) -> bool:
     """Whether a word is `--watch` with no number behind it."""
     following = words[at + 1 : at + 2]
     return words[at] == _WATCH and not (following and _NUMBER.fullmatch(following[0]))
-
-
-def _read(document: IO[str]) -> dict[str, Any]:
-    try:
-        body = json.load(document)
-    except ValueError as wrong:
-        raise click.UsageError(f"--json-body is not JSON: {wrong}") from None
-    if not isinstance(body, dict):
-        raise click.UsageError("--json-body is no JSON object")
-    return body

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from adapters.cli import client, fields, tables
+from adapters.cli import fields, tables, troubles
 from domain.operation import Operation
 
 
@@ -42,7 +42,7 @@ def show(body: Any, field: str) -> None:
     rows = body.get("items", [body]) if isinstance(body, dict) else []
     values = [value for row in rows if (value := tables.lookup(row, field)) is not None]
     if not values:
-        raise client.Refused(f"nothing there has a {tables.printable(field)!r}")
+        raise troubles.Refused(f"nothing there has a {tables.printable(field)!r}")
     for value in values:
         text = value if isinstance(value, str) and not sys.stdout.isatty() else tables.cell(field, value)
         click.echo(text, nl=not text.endswith("\n"))

@@ -8,7 +8,6 @@ token = "biam_key_…"
 """
 
 import os
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -103,6 +102,8 @@ def _checked(file: Path) -> bytes | None:
 
 
 def _parsed(data: bytes, file: Path) -> Profiles:
+    import tomllib
+
     try:
         document = tomllib.loads(data.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as mistake:

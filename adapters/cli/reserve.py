@@ -10,7 +10,7 @@ from uuid import uuid4
 import click
 from msgspec.structs import replace
 
-from adapters.cli import claim_preview, claim_questions, claim_words, client, server_options, tables, waiting
+from adapters.cli import claim_preview, claim_questions, claim_words, client, server_options, tables, troubles, waiting
 from adapters.cli.claim_preview import Preview
 from adapters.cli.claim_words import Row, Wanted
 from adapters.cli.main import registered
@@ -105,7 +105,7 @@ class Asker:
         """The names that were said become pool and project."""
         self.pools = [pool for pool in self._every("/v1/pools") if not pool["retired"]]
         if not self.pools:
-            raise client.Refused("no pool is yours or offered to you, so there is nothing to reserve")
+            raise troubles.Refused("no pool is yours or offered to you, so there is nothing to reserve")
         if given["pool"]:
             wanted = replace(wanted, pool=claim_words.named(given["pool"], self.pools, "pool"))
         if given["project"]:
@@ -122,7 +122,7 @@ class Asker:
         """None where the caller may not look ahead."""
         try:
             found: Preview = self.api.send("POST", "/v1/reservations/preview", body=claim_words.body(wanted)).body
-        except client.Refused as refusal:
+        except troubles.Refused as refusal:
             if refusal.status != 403:
                 raise
             return None
@@ -142,7 +142,7 @@ class Asker:
     def _seen(self, path: str, **query: str) -> list[Row]:
         try:
             return self._every(path, **query)
-        except client.Refused as refusal:
+        except troubles.Refused as refusal:
             if refusal.status not in UNSEEN:
                 raise
             return []
@@ -181,7 +181,7 @@ def _agreed(asker: Asker, wanted: Wanted, *, sure: bool, person: bool, quiet: bo
             click.echo("you may not look ahead, so nothing is known of what would come of it", err=True)
             if sure or click.confirm("Reserve it", default=True, err=True):
                 return wanted
-            raise client.Refused("nothing was reserved")
+            raise troubles.Refused("nothing was reserved")
         if not quiet or person:
             click.echo(claim_preview.told(wanted, found, now), err=True)
         comes = found["state"] in claim_preview.COMES
@@ -190,7 +190,7 @@ def _agreed(asker: Asker, wanted: Wanted, *, sure: bool, person: bool, quiet: bo
         later = None if comes else asker.later(wanted, found)
         can = claim_preview.choices(wanted, found, later, now)
         if not person:
-            raise client.Refused(_cannot(found, can))
+            raise troubles.Refused(_cannot(found, can))
         chosen = claim_questions.decide(can)
         match chosen.key:
             case "y":
@@ -200,7 +200,7 @@ def _agreed(asker: Asker, wanted: Wanted, *, sure: bool, person: bool, quiet: bo
             case "c":
                 wanted = claim_questions.change(wanted, asker.pools, asker.capacity(), asker.projects())
             case _:
-                raise client.Refused("nothing was reserved")
+                raise troubles.Refused("nothing was reserved")
 
 
 def _cannot(found: Preview, can: Sequence[claim_preview.Next]) -> str:
@@ -214,15 +214,15 @@ def _reserve(api: client.Client, wanted: Wanted, given: Any) -> None:
         body = api.send(
             "POST", "/v1/reservations", body=claim_words.body(wanted), headers={"Idempotency-Key": key}
         ).body
-    except client.Failed as failure:
+    except troubles.Failed as failure:
         again = f"to ask again without doing it twice: --idempotency-key {key}"
-        raise client.Failed(f"{failure.message}\n{again}") from None
+        raise troubles.Failed(f"{failure.message}\n{again}") from None
     otherwise = None
     if given["_wait"]:
         body, otherwise = waiting.wait(api, registered(), "reservations.create", body, given["_timeout"])
     click.echo(json.dumps(body, indent=2) if given["_json"] else reserved(body))
     if otherwise is not None:
-        raise client.Refused(f"the wait ended in {otherwise}")
+        raise troubles.Refused(f"the wait ended in {otherwise}")
 
 
 def reserved(body: Row) -> str:

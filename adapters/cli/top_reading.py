@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
-from adapters.cli import client, top_state
+from adapters.cli import client, top_state, troubles
 from adapters.cli.top_state import Part, State
 
 MOST_PAGES: Final = 20
@@ -53,7 +53,7 @@ Fold = Callable[[State], State]
 class Asker:
     """Asks the questions, one after the other.
 
-    `position` is that of the log in the first answer; `now` is the server's time. Each raises client.Trouble.
+    `position` is that of the log in the first answer; `now` is the server's time. Each raises troubles.Trouble.
     """
 
     def __init__(self, api: client.Client, scope: str | None) -> None:
@@ -85,7 +85,7 @@ class Asker:
                 found, complete = self._pages(question, query)
                 rows += found
                 whole = whole and complete
-        except client.Refused as refusal:
+        except troubles.Refused as refusal:
             if refusal.status not in UNSEEN:
                 raise
             return lambda state: answered(top_state.refused(state, name), self.now())
@@ -110,7 +110,7 @@ class Asker:
     def _sees_fleet(self) -> bool:
         try:
             self._api.send("GET", QUESTIONS["reservations"].path, query={"scope": "fleet", "limit": "1"})
-        except client.Refused as refusal:
+        except troubles.Refused as refusal:
             if refusal.status not in UNSEEN:
                 raise
             return False
@@ -159,7 +159,7 @@ def answered(state: State, at: int) -> State:
 
 
 def snapshot(api: client.Client, quick: client.Client, scope: str | None) -> State:
-    """All of it once; raises client.Trouble. `quick` gives up soon: a stream of events has no end of its own."""
+    """All of it once; raises troubles.Trouble. `quick` gives up soon: a stream of events has no end of its own."""
     asker = Asker(api, scope)
     state = asker.first()(State(server=api.server))
     for name in QUESTIONS:
@@ -167,10 +167,10 @@ def snapshot(api: client.Client, quick: client.Client, scope: str | None) -> Sta
     found: list[Any] = []
     try:
         quick.send("GET", STREAM, query=asker.stream(), sink=Feed(found.append))
-    except client.Refused as refusal:
+    except troubles.Refused as refusal:
         if refusal.status in UNSEEN:
             state = top_state.refused(state, "events")
-    except client.Failed:
+    except troubles.Failed:
         pass  # it has said all that there was to say
     for event in found:
         state = top_state.happened(state, event)

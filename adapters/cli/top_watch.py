@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from adapters.cli import client, top_reading, top_state
+from adapters.cli import client, top_reading, top_state, troubles
 from adapters.cli.top_reading import QUESTIONS
 from adapters.cli.top_state import State
 
@@ -39,7 +39,7 @@ class Watch:
         self, api: client.Client, listener: client.Client, scope: str | None, woken: Callable[[], None]
     ) -> None:
         self.state = State(server=api.server)
-        self.over: client.Trouble | None = None
+        self.over: troubles.Trouble | None = None
         self._asker = top_reading.Asker(api, scope)
         self._listener = listener
         self._woken = woken
@@ -64,7 +64,7 @@ class Watch:
             try:
                 self._put(self._asker.ask(name, seen))
                 self._plan(name, time.monotonic() - began)
-            except client.Trouble as trouble:
+            except troubles.Trouble as trouble:
                 self._failed(trouble)
                 self._plan(name, 0.0)
                 time.sleep(AGAIN_SECONDS)
@@ -72,7 +72,7 @@ class Watch:
     def _begun(self) -> bool:
         try:
             self._put(self._asker.first())
-        except client.Trouble as trouble:
+        except troubles.Trouble as trouble:
             self.over = trouble if trouble.status == 401 else None
             self._failed(trouble)
             return False
@@ -122,13 +122,13 @@ class Watch:
                 query = self._asker.stream()
                 self._listener.send("GET", top_reading.STREAM, query=query, headers=where, sink=feed)
                 pause = LEAST_SECONDS if time.monotonic() - began < LEAST_SECONDS else 0.0
-            except client.Trouble as trouble:
+            except troubles.Trouble as trouble:
                 self._following(False)
                 if trouble.status in top_reading.UNSEEN:
                     self._put(lambda state: top_state.refused(state, "events"))
                     return
                 self._ask_all()
-                pause = EVERY_SECONDS if isinstance(trouble, client.Refused) else AGAIN_SECONDS
+                pause = EVERY_SECONDS if isinstance(trouble, troubles.Refused) else AGAIN_SECONDS
             time.sleep(pause)
 
     def _told(self, event: Any) -> None:
@@ -147,7 +147,7 @@ class Watch:
         if self.state.following != now:
             self._put(lambda state: replace(state, following=now))
 
-    def _failed(self, trouble: client.Trouble) -> None:
+    def _failed(self, trouble: troubles.Trouble) -> None:
         why = trouble.message.partition("\n")[0]
         self._put(lambda state: replace(state, trouble=why))
 

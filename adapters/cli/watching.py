@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import click
 
-from adapters.cli import client, showing, tables
+from adapters.cli import showing, tables, troubles
 from domain.operation import Operation
 
 EVERY_SECONDS: Final = 2.0
@@ -41,7 +41,7 @@ def watch(operation: Operation, ask: Callable[[], Any], every: float, *, as_json
                 if trouble and not painted:
                     click.echo(f"{_now()} the server answers again", err=True)
                 trouble = ""
-            except (client.Failed, client.Busy) as failure:
+            except (troubles.Failed, troubles.Busy) as failure:
                 since = since if trouble else _now()
                 if not trouble and not painted:
                     click.echo(f"{since} {failure.message}; asking again", err=True)

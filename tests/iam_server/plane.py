@@ -60,7 +60,7 @@ def cast(iam: Iam) -> dict[str, str]:
 def plane(dsn: str, home: Path, **more: Any) -> Iterator[Plane]:
     """`more` are settings of the connection."""
     at: list[str] = []
-    iam = Iam(registry.ACTIONS, resolver.over_http(lambda: at[0], given.RESOLVER))
+    iam = Iam(registry.actions(), resolver.over_http(lambda: at[0], given.RESOLVER))
     tokens = cast(iam)
     key = iam.sign_in("compute", "platform", kind="api-key", identity_kind="service", groups=["iam-reader"])
     keys, secrets = home / "iam-keys", home / "iam-secrets"

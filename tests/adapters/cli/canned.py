@@ -54,6 +54,12 @@ class Place(Request, frozen=True, kw_only=True):
     token: str | None = None
 
 
+class Evict(Request, frozen=True, kw_only=True):
+    id: str
+    reservation_id: str
+    reason: str
+
+
 class Offer(Request, frozen=True, kw_only=True):
     kind: Literal["tenant", "project"]
     tenant_id: str
@@ -65,21 +71,20 @@ def declare(name: str, verb: Any, path: str, request: type[Request], **more: Any
 
 
 REGISTRY = table(
-    (
-        declare("nodes.list", "GET", "/v1/nodes", Find, columns=("id", "name", "joinedAt")),
-        declare("nodes.get", "GET", "/v1/nodes/{id}", Get),
-        declare("nodes.cordon", "POST", "/v1/nodes/{id}/cordon", Cordon, key="accepted"),
-        declare("nodes.drain", "POST", "/v1/nodes/{id}/drain", Cordon),
-        declare("allocations.list", "GET", "/v1/allocations", Find),
-        declare("nodes.retire", "DELETE", "/v1/nodes/{id}", Get),
-        declare("joinTokens.revokeAll", "PUT", "/v1/x/{kind}/{tenantId}", Offer),
-        declare("reservations.create", "POST", "/v1/reservations", Place, key="required"),
-        declare("reservations.get", "GET", "/v1/reservations/{id}", Get),
-        declare("commands.issue", "POST", "/v1/nodes/{id}/commands", Cordon, status=201),
-        declare("commands.get", "GET", "/v1/commands/{id}", Get),
-        declare("audit.events", "GET", "/v1/audit/events", Listing),
-        declare("audit.verify", "POST", "/v1/audit/verify", Request),
-    )
+    declare("nodes.list", "GET", "/v1/nodes", Find, columns=("id", "name", "joinedAt")),
+    declare("nodes.get", "GET", "/v1/nodes/{id}", Get),
+    declare("nodes.cordon", "POST", "/v1/nodes/{id}/cordon", Cordon, key="accepted"),
+    declare("nodes.drain", "POST", "/v1/nodes/{id}/drain", Cordon),
+    declare("allocations.list", "GET", "/v1/allocations", Find),
+    declare("nodes.retire", "DELETE", "/v1/nodes/{id}", Get),
+    declare("joinTokens.revokeAll", "PUT", "/v1/x/{kind}/{tenantId}", Offer),
+    declare("reservations.create", "POST", "/v1/reservations", Place, key="required"),
+    declare("reservations.get", "GET", "/v1/reservations/{id}", Get),
+    declare("commands.issue", "POST", "/v1/nodes/{id}/commands", Cordon, status=201),
+    declare("commands.get", "GET", "/v1/commands/{id}", Get),
+    declare("pools.evict", "POST", "/v1/pools/{id}/evict", Evict),
+    declare("audit.events", "GET", "/v1/audit/events", Listing),
+    declare("audit.verify", "POST", "/v1/audit/verify", Request),
 )
 
 
@@ -144,7 +149,7 @@ def run(line: str | list[str], server: Server | None = None, token: str = "biam_
     words = line.split() if isinstance(line, str) else line
     environment = {"BETTER_COMPUTE_SERVER": server.address if server else "http://127.0.0.1:1"}
     environment["BETTER_COMPUTE_CONFIG"] = "/nonexistent/config.toml"
-    groups = {"nodes": "Machines.", "commands": "Orders.", "reservations": "Claims."}
+    groups = {"nodes": "Machines.", "commands": "Orders.", "reservations": "Claims.", "pools": "Sets."}
     root = main.Root(registry=lambda: REGISTRY, static={}, groups=groups)
     return CliRunner().invoke(root, words, env=environment | {"BETTER_COMPUTE_TOKEN": token}, **more)
 

@@ -3,6 +3,7 @@
 import socket
 import time
 
+import click
 import pytest
 from canned import PROBLEM, REGISTRY, serving
 from click.shell_completion import ShellComplete
@@ -73,6 +74,18 @@ def test_a_server_that_does_not_answer_is_not_waited_for(monkeypatch):
         begun = time.monotonic()
         assert completed(f"nodes get --server http://127.0.0.1:{silent.getsockname()[1]}", "") == []
     assert time.monotonic() - begun < 5
+
+
+def test_whatever_completes_asks_a_list_that_there_is(server):
+    server.says(NODES)
+    for operation in OPERATIONS.values():
+        for name, field in fields.of(operation).items():
+            if completes := completing.of(operation, OPERATIONS, field):
+                ctx = click.Context(click.Command("x"))
+                ctx.params = {"_server": server.address}
+                assert [item.value for item in completes(ctx, click.Argument([name]), "")] == ["node_2", "node_1"]
+    paths = {asked.path.partition("?")[0] for asked in server.asked}
+    assert paths <= {one.path for one in OPERATIONS.values() if one.name.endswith(".list")}
 
 
 def test_every_id_that_names_a_thing_with_a_list_completes():

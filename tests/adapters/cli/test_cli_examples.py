@@ -7,7 +7,7 @@ import click
 import msgspec
 import pytest
 
-from adapters.cli import examples, fields, main, operations
+from adapters.cli import calling, examples, fields, main, operations
 from adapters.registry import OPERATIONS
 from wellformed import REQUESTS
 
@@ -57,7 +57,7 @@ def test_the_example_in_the_help_is_a_request(operation):
     assert again.name == found.name
     ctx = again.make_context(typed, rest, parent=ctx.parent)
     values = {name: value for name, value in ctx.params.items() if not name.startswith("_")}
-    path, body = operations.assemble(operation, values, ctx.params.get("_json_body"))
+    path, body = calling.assemble(operation, values, ctx.params.get("_json_body"))
     in_path = {known.encode_name: values[name] for name, known in fields.of(operation).items() if name in values}
     request = msgspec.convert({name: in_path[name] for name in operation.path_fields} | body, operation.request)
     assert isinstance(request, operation.request)

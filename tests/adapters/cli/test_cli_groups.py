@@ -18,7 +18,7 @@ def declare(name: str) -> Operation:
     return Operation(name=name, verb="POST", path=path, **kept)
 
 
-REGISTRY = table((declare("audit.events"), declare("audit.verify"), declare("novel.things")))
+REGISTRY = table(declare("audit.events"), declare("audit.verify"), declare("novel.things"))
 
 
 @pytest.fixture

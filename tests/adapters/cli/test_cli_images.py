@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from adapters.cli import client, main
+from adapters.cli import client, main, troubles
 
 BYTES = b"a small disk" * 200_000
 
@@ -130,7 +130,7 @@ def test_a_refusal_in_the_middle_of_an_upload_is_read() -> None:
     """The server answers after the headers and hangs up, while gigabytes are still to come."""
     with refusing() as address:
         pieces = iter([b"x" * 2**20] * 64)
-        with pytest.raises(client.Refused, match="it is gone"):
+        with pytest.raises(troubles.Refused, match="it is gone"):
             client.Client(address, None).send("PUT", "/", content=client.Content(64 * 2**20, pieces))
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 from canned import run, serving
 
-from adapters.cli import client, operations, showing
+from adapters.cli import client, operations, showing, troubles
 from adapters.registry import OPERATIONS
 
 
@@ -36,7 +36,7 @@ def test_a_full_disk_is_not_the_servers_failure(server):
     server.says(b'{"a":1}\n', Content_Type="application/jsonl")
     with (
         open("/dev/full", "wb", buffering=0) as full,
-        pytest.raises(client.Failed, match="cannot write the answer: No"),
+        pytest.raises(troubles.Failed, match="cannot write the answer: No"),
     ):
         client.Client(server.address, None).send("GET", "/v1/audit/export", sink=full)
 

@@ -121,6 +121,25 @@ def test_on_a_terminal_it_asks_shows_and_reserves(plane: Plane, address: str) ->
         assert f"better-compute reservations {'cancel' if 'is placed' in seat.written else 'release'}" in seat.written
 
 
+def test_enter_where_nothing_goes_without_saying_is_told_what_to_say(plane: Plane, address: str) -> None:
+    plane.fleet(quota=16)
+    plane.pool(plane.site("own", by=plane.acme, kind="custom"), by=plane.acme)
+    plane.settle()
+    with seats.seated("reserve", columns=120, env=told(address, plane.acme)) as seat:
+        at = 0
+        for question, told_then, answer in (
+            ("Pool (number, name or id): ", "say which pool, such as 1 for h100", "1"),
+            ("What (gpu=8, 2x gpu=8 on each of two nodes): ", "say how many of what, such as gpu=1", "8"),
+            ("For how long (90m, 8h, 2d): ", "say how long, such as 8h", "2h"),
+        ):
+            at = seat.reads(question, at)
+            seat.press("\n")
+            at = seat.reads(told_then, at)
+            at = seat.reads(question, at)
+            seat.press(f"{answer}\n")
+        seat.reads("[now]: ", at)
+
+
 def test_who_cannot_have_it_now_is_offered_when_and_may_change_it(plane: Plane, address: str) -> None:
     pool_id, _ = plane.fleet(quota=64)
     plane.acme.reserve(pool_id, devices=[{"class": "gpu", "count": 8}])

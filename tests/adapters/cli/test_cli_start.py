@@ -1,6 +1,7 @@
 """Starting is quick because nothing is imported that the command line does not need."""
 
 import json
+import re
 import subprocess
 import sys
 from hashlib import sha256
@@ -11,6 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 from adapters.cli import main, token
+from adapters.registry import DECLARED
+from domain.operation import table
 
 ROOT = Path(__file__).parents[3]
 SLOW = ("msgspec", "httpx", "litestar", "psycopg", "cryptography", "urllib.request", "asyncio")
@@ -49,6 +52,24 @@ def test_the_help_of_an_operation_imports_no_database_and_no_server():
     assert [name for name in ("psycopg", "httpx", "litestar", "cryptography", "eventsourcing") if name in loaded] == []
 
 
+def test_an_operation_imports_what_declares_its_noun_and_its_help_no_client():
+    loaded = imported_by("pools", "list", "--help")
+    assert {"queries.pools", "commands.pools"} <= loaded
+    others = {module for noun, modules in DECLARED.items() if noun != "pools" for module in modules}
+    assert others & loaded <= {"commands.offerings", "commands.evicting"}
+    assert "http.client" not in loaded
+
+
+def test_every_module_that_declares_operations_has_its_place_in_the_registry():
+    declaring = {
+        f"{path.parent.name}.{path.stem}"
+        for room in ("commands", "queries")
+        for path in (ROOT / room).glob("*.py")
+        if re.search("^OPERATIONS\\b", path.read_text(), re.MULTILINE)
+    }
+    assert {module for modules in DECLARED.values() for module in modules} == declaring
+
+
 def test_help_tells_every_name_and_how_completion_is_switched_on():
     shown = CliRunner().invoke(main.Root(), ["--help"])
     assert shown.exit_code == 0
@@ -59,19 +80,19 @@ def test_help_tells_every_name_and_how_completion_is_switched_on():
 
 def test_completing_the_first_word_imports_no_command():
     absent = {"ghost": main.Static("adapters.cli.ghost:ghost", "Not there.")}
-    root = main.Root(registry=dict, static=absent, groups={"goats": "None."})
+    root = main.Root(registry=table, static=absent, groups={"goats": "None."})
     context = click.Context(root)
     assert [item.value for item in root.shell_complete(context, "g")] == ["ghost", "goats"]
 
 
 def test_a_command_that_this_build_lacks_says_so():
     absent = {"ghost": main.Static("adapters.cli.ghost:ghost", "Not there.")}
-    refused = CliRunner().invoke(main.Root(registry=dict, static=absent, groups={}), ["ghost"])
+    refused = CliRunner().invoke(main.Root(registry=table, static=absent, groups={}), ["ghost"])
     assert (refused.exit_code, refused.output) == (1, "Error: 'ghost' is not part of this build\n")
 
 
 def test_a_name_that_nobody_knows_is_wrong_usage():
-    refused = CliRunner().invoke(main.Root(registry=dict), ["gpus"])
+    refused = CliRunner().invoke(main.Root(registry=table), ["gpus"])
     assert refused.exit_code == 2
     assert "No such command 'gpus'" in refused.output
 
@@ -118,6 +139,6 @@ def test_two_tokens_differ():
 
 
 def test_the_version_is_told_also_where_nothing_is_installed():
-    shown = CliRunner().invoke(main.Root(registry=dict), ["--version"])
+    shown = CliRunner().invoke(main.Root(registry=table), ["--version"])
     assert shown.exit_code == 0
     assert shown.output.startswith("better-compute ")

@@ -99,6 +99,32 @@ def test_a_drain_that_is_called_off_was_waited_for_in_vain(server):
     assert (ran.exit_code, ran.stderr) == (1, "node_1: not draining\nthe wait ended in not draining\n")
 
 
+@pytest.mark.usefixtures("_hasty")
+def test_an_eviction_is_waited_for_until_the_pools_owner_sees_its_devices_free(server):
+    evicted = {"reservationId": "rsv_1", "state": "releasing", "stateReason": "Evicted", "version": 7}
+    left = [{"items": [{"state": "releasing"}] * count} for count in (2, 1, 0)]
+    server.says(evicted).says(left[0]).says(left[1]).says(left[2])
+    ran = run("pools evict pool_1 --reservation-id rsv_1 --reason fire --wait --json", server)
+    assert ran.stderr.splitlines() == [
+        "rsv_1: releasing (Evicted)",
+        "rsv_1: releasing (Evicted), on 2 nodes",
+        "rsv_1: releasing (Evicted), on 1 node",
+        "rsv_1: released (Evicted)",
+    ]
+    assert (ran.exit_code, json.loads(ran.stdout)) == (
+        0,
+        {"reservationId": "rsv_1", "state": "released", "stateReason": "Evicted"},
+    )
+    assert server.asked[-1].path == "/v1/allocations?reservationId=rsv_1&state=releasing&limit=1000"
+
+
+def test_what_only_waited_is_evicted_at_once(server):
+    server.says({"reservationId": "rsv_1", "state": "failed", "stateReason": "Evicted", "version": 3})
+    ran = run("pools evict pool_1 --reservation-id rsv_1 --reason fire --wait", server)
+    assert (ran.exit_code, ran.stderr, len(server.asked)) == (0, "rsv_1: failed (Evicted)\n", 1)
+    assert "version" in ran.stdout
+
+
 def test_what_is_waited_for_is_there_to_be_asked():
     assert {wait.get for wait in waiting.WAITS.values()} <= set(OPERATIONS)
     assert set(waiting.WAITS) <= set(OPERATIONS)

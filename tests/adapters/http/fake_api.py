@@ -137,18 +137,16 @@ def operation(name: str, verb: Any, path: str, request: type[Request], **more: A
 
 
 OPERATIONS = table(
-    (
-        operation(
-            "widgets.create", "POST", "/v1/widgets", Create, status=201, key="required",
-            refusals=(errors.QuotaExceeded, errors.Conflict),
-        ),
-        operation("widgets.list", "GET", "/v1/widgets", List, response=Page[Widget]),
-        operation("widgets.get", "GET", "/v1/widgets/{id}", Get),
-        operation("widgets.rename", "PATCH", "/v1/widgets/{id}", Rename),
-        operation("widgets.put", "PUT", "/v1/widgets/{id}/slots/{slotNumber}", Put),
-        operation("widgets.drop", "DELETE", "/v1/widgets/{id}", Drop, status=204),
-        operation("widgets.join", "POST", "/v1/widgets/join", Join, status=201, credential="join-token"),
-    )
+    operation(
+        "widgets.create", "POST", "/v1/widgets", Create, status=201, key="required",
+        refusals=(errors.QuotaExceeded, errors.Conflict),
+    ),
+    operation("widgets.list", "GET", "/v1/widgets", List, response=Page[Widget]),
+    operation("widgets.get", "GET", "/v1/widgets/{id}", Get),
+    operation("widgets.rename", "PATCH", "/v1/widgets/{id}", Rename),
+    operation("widgets.put", "PUT", "/v1/widgets/{id}/slots/{slotNumber}", Put),
+    operation("widgets.drop", "DELETE", "/v1/widgets/{id}", Drop, status=204),
+    operation("widgets.join", "POST", "/v1/widgets/join", Join, status=201, credential="join-token"),
 )  # fmt: skip
 
 
