@@ -1,8 +1,9 @@
 """The HTTP application: every operation of the registry as a route, within one envelope."""
 
 import logging
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from litestar import Litestar, Request, Response, get, route
 from litestar.exceptions import HTTPException
@@ -23,6 +24,7 @@ from .threads import Workers
 
 Console = Callable[[Mapping[str, Operation], routes.Wiring], Sequence[ControllerRouterHandler]]
 
+_TYPED: Final = re.compile(r"\{(\w+):\w+\}")
 RESOLVING = 4
 """Threads that answer what a thing is; each takes a millisecond."""
 
@@ -78,7 +80,7 @@ def create_app(
     handlers += [_metrics_page(metrics, probes), *pages.handlers(operations), *extra_routes]
     handlers += console(operations, wiring) if console else [pages.root()]
     app = Litestar(
-        [*_options(handlers), *handlers],
+        [_options(handlers), *handlers],
         openapi_config=None,
         logging_config=None,
         request_max_body_size=body.MAX_BODY,
@@ -105,21 +107,23 @@ def _operations(
     ]
 
 
-def _options(handlers: Iterable[ControllerRouterHandler]) -> list[HTTPRouteHandler]:
-    """One answer to OPTIONS a path, before Litestar makes its own: that names one verb where handlers share a path."""
+def _options(handlers: Iterable[ControllerRouterHandler]) -> HTTPRouteHandler:
+    """The answer to OPTIONS of every path, before Litestar makes its own: that names one verb where handlers share one.
+
+    One handler, since each that is registered is looked at anew.
+    """
     methods: dict[str, set[str]] = {}
     for one in (handler for handler in handlers if isinstance(handler, HTTPRouteHandler)):
         for path in one.paths:
             methods.setdefault(path, {"OPTIONS"}).update(map(str, one.http_methods))
-    return [_allowing(path, known | ({"HEAD"} if "GET" in known else set())) for path, known in methods.items()]
+    allowed = {
+        _TYPED.sub(r"{\1}", path): ", ".join(sorted(known | ({"HEAD"} if "GET" in known else set()))).encode()
+        for path, known in methods.items()
+    }
 
-
-def _allowing(path: str, methods: set[str]) -> HTTPRouteHandler:
-    allow = ", ".join(sorted(methods)).encode()
-
-    @route(path, http_method=["OPTIONS"])
-    async def show() -> ASGIApp:
-        return respond.Reply(204, b"", [(b"allow", allow)])
+    @route([*methods], http_method=["OPTIONS"])
+    async def show(request: Request[Any, Any, Any]) -> ASGIApp:
+        return respond.Reply(204, b"", [(b"allow", allowed[request.scope["path_template"]])])
 
     return show
 
