@@ -7,17 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from adapters import instant_names
+
 GAP: Final = "  "
 LEAST: Final = 8
 """A column is not made narrower than this many characters: less cannot be read."""
-
-INSTANTS: Final = frozenset(
-    {
-        *("at", "confirmUntil", "deadline", "earliestStart", "from", "leaseUntil", "notAfter", "notBefore", "since"),
-        *("timestamp", "until"),
-    }
-)
-"""Fields that hold an instant although their name does not end in At or Since (api.md §2)."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -45,8 +39,7 @@ def instant(milliseconds: int) -> str:
 
 
 def is_instant(name: str) -> bool:
-    field = last(name)
-    return field.endswith(("At", "Since")) or field in INSTANTS
+    return instant_names.holds(last(name))
 
 
 def cell(name: str, value: object) -> str:

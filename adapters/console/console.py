@@ -30,7 +30,7 @@ Asked = Request[Any, Any, Any]
 def handlers(desk: Desk, cookies: cookie.Cookies, wiring: routes.Wiring) -> Sequence[HTTPRouteHandler]:
     console = Console(desk, cookies, wiring)
     every: list[Page | File] = [*table.PAGES, *table.PARTS, *table.FILES]
-    return [*map(console.page, every), *console.signing(), console.doing(), console.living(), *static_files.handlers()]
+    return [*map(console.page, every), *console.signing(), console.doing(), console.living(), static_files.show]
 
 
 class Console:

@@ -6,10 +6,8 @@ from collections.abc import Iterable
 from datetime import UTC, date, datetime
 from typing import Any, Final
 
+from adapters import instant_names
 from domain import errors
-
-MOST_ENTRIES: Final = 64
-"""Of one list in a form."""
 
 DEEPEST: Final = 16
 """Steps of one field's name."""
@@ -27,6 +25,7 @@ def document(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
     """Of names that begin with a letter; what was left empty is left out.
 
     `x[]` is a list in one field, by commas; `x{}` a map, a line `key=value` for each member, `x{a.b}` one member of it.
+    What its name says is an instant (`endsAt`) or a span (`durationSeconds`) may be written as people write one.
     `x:base64` is text that goes as base64, `x:day` a date that goes as its beginning; `x:null` and `x:empty` are null
     and {}, whatever they hold.
     Raises Malformed.
@@ -76,9 +75,12 @@ def _value(name: str, last: str, value: str) -> Any:
         return [part.strip() for part in value.replace("\n", ",").split(",") if part.strip()]
     if name.endswith("{}"):
         return dict(_member(name, line) for line in value.splitlines() if line.strip())
-    if _INSTANT.fullmatch(value.strip()):
-        return instant(value.strip())
-    return _seconds(value.strip()) if last.endswith("Seconds") else value.strip()
+    text = value.strip()
+    if name.endswith("}"):
+        return text
+    if instant_names.holds(last) and _INSTANT.fullmatch(text):
+        return instant(text)
+    return _seconds(text) if last.endswith("Seconds") else text
 
 
 def _seconds(text: str) -> int | str:
@@ -118,7 +120,7 @@ def _lists(value: Any) -> Any:
         return value
     made = {key: _lists(member) for key, member in value.items()}
     if made and all(isinstance(key, int) for key in made):
-        return [made[key] for key in sorted(made)][:MOST_ENTRIES]
+        return [made[key] for key in sorted(made)]
     if any(isinstance(key, int) for key in made):
         raise errors.Malformed("a field of the form is a list and an object at once")
     return made

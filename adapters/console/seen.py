@@ -46,7 +46,7 @@ def several(ask: Ask, operation: str, **fields: Any) -> list[Any]:
 
 
 def names(ask: Ask, noun: str) -> dict[str, str]:
-    """By id; of pools and projects, which people know by their names."""
+    """By id; of sites, pools and projects, which people know by their names."""
     return {row["id"]: row["name"] for row in several(ask, f"{noun}.list", limit=MOST_NAMES)}
 
 

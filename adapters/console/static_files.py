@@ -6,7 +6,7 @@ from importlib import resources
 from typing import Any, Final
 
 from litestar import Request, get
-from litestar.handlers import HTTPRouteHandler
+from litestar.exceptions import NotFoundException
 from litestar.types import ASGIApp
 
 from adapters.http.pages import Asset
@@ -34,19 +34,16 @@ def address(name: str) -> str:
     return f"/static/{name}?v={hashlib.blake2b(content(name), digest_size=8).hexdigest()}"
 
 
-def handlers() -> list[HTTPRouteHandler]:
-    return [_handler(name) for name in names()]
+@cache
+def _asset(name: str, kept: bytes) -> Asset:
+    return Asset(_KINDS[name.rpartition(".")[2]], content(name), cache_control=kept)
 
 
-def _handler(name: str) -> HTTPRouteHandler:
-    @cache
-    def asset(kept: bytes) -> Asset:
-        return Asset(_KINDS[name.rpartition(".")[2]], content(name), cache_control=kept)
-
-    @get(f"/static/{name}", name=f"console.static.{name}")
-    async def show(request: Request[Any, Any, Any]) -> ASGIApp:
-        """A page of another release may ask here while servers are replaced: it must not keep this one's file."""
-        asked = address(name).partition("?")[2].encode() == request.scope["query_string"]
-        return asset(_FOR_EVER if asked else b"no-cache").reply(request)
-
-    return show
+@get("/static/{name:str}", name="console.static")
+async def show(request: Request[Any, Any, Any]) -> ASGIApp:
+    """A page of another release may ask here while servers are replaced: it must not keep this one's file."""
+    name = request.scope["path_params"]["name"]
+    if name not in names():
+        raise NotFoundException
+    asked = address(name).partition("?")[2].encode() == request.scope["query_string"]
+    return _asset(name, _FOR_EVER if asked else b"no-cache").reply(request)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
@@ -15,6 +16,9 @@ from . import explain
 MAX_DEPTH: Final = 64
 INT64: Final = range(-(1 << 63), 1 << 63)
 
+_fields: Final = cache(msgspec.structs.fields)
+"""Annotations take long to evaluate, and API and console each have a shape of an operation."""
+
 
 class Shape:
     """What decoding needs of one operation, worked out once: its fields and how a URL may spell each."""
@@ -22,7 +26,7 @@ class Shape:
     def __init__(self, operation: Operation) -> None:
         self.request = operation.request
         self.in_url = operation.in_url
-        known = msgspec.structs.fields(operation.request)
+        known = _fields(operation.request)
         self.types = {field.encode_name: field.type for field in known}
         by_name = {field.name: field.encode_name for field in known}
         self.path = {name: by_name.get(name, name) for name in operation.path_fields}

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
+from adapters.console import seen
 from adapters.console.ask import Ask
 from adapters.console.page import File, Page
 
@@ -18,8 +19,8 @@ FILTERS: Final = ("siteId", "poolId", "rack", "connectivity", "provisionState", 
 def build(ask: Ask) -> dict[str, Any]:
     capacity = fleet_capacity.bars(ask("capacity.list")["items"])
     scope = ask.widest("nodes.count")
-    counts = (ask.if_may("nodes.count", scope=scope) or {"items": ()})["items"]
-    sites = (ask.if_may("sites.list", scope=ask.widest("sites.list"), limit=1000) or {"items": ()})["items"]
+    counts = seen.several(ask, "nodes.count")
+    sites = seen.several(ask, "sites.list", limit=seen.MOST_NAMES)
     return {
         "alerts": fleet_alerts.found(ask, counts, sites, scope),
         "nodes": sum(row["count"] for row in counts),
@@ -41,7 +42,7 @@ def states(counts: Sequence[Mapping[str, Any]]) -> list[tuple[str, int]]:
 
     return [
         ("nodes in service", how_many(lambda row: "reasons" not in row)),
-        ("not in service", how_many(lambda row: "reasons" in row and row["role"] != "site")),
+        ("not in service", how_many(lambda row: "reasons" in row)),
         ("not connected", how_many(lambda row: row["connectivity"] != "connected")),
         ("draining or drained", how_many(lambda row: "drain" in row)),
         ("in maintenance", how_many(lambda row: "Maintenance" in row.get("reasons", ()))),
@@ -67,14 +68,9 @@ def map_data(ask: Ask) -> bytes:
     page = ask("nodes.map", scope=ask.widest("nodes.map"), after=after, cursor=cursor)
     told = {"position": ask.position, "nodes": page["items"], "nextCursor": page.get("nextCursor")}
     if after is None and cursor is None:
-        told["sites"] = _names(ask, "sites.list")
-        told["pools"] = _names(ask, "pools.list")
+        told["sites"] = seen.names(ask, "sites")
+        told["pools"] = seen.names(ask, "pools")
     return msgspec.json.encode(told)
-
-
-def _names(ask: Ask, operation: str) -> dict[str, str]:
-    found = ask.if_may(operation, scope=ask.widest(operation), limit=1000)
-    return {row["id"]: row["name"] for row in found["items"]} if found else {}
 
 
 def table(ask: Ask) -> dict[str, Any]:
@@ -84,8 +80,8 @@ def table(ask: Ask) -> dict[str, Any]:
     return {
         "rows": page["items"],
         "cursor": page.get("nextCursor"),
-        "sites": _names(ask, "sites.list"),
-        "pools": _names(ask, "pools.list"),
+        "sites": seen.names(ask, "sites"),
+        "pools": seen.names(ask, "pools"),
         "filters": {name: value for name, value in asked.items() if value},
     }
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, get_args
 
+from adapters.console import seen
 from adapters.console.ask import Ask
 from adapters.console.page import Page
 from domain import errors, join_token, node, provision, schedulability
@@ -11,7 +12,6 @@ from domain import errors, join_token, node, provision, schedulability
 from . import node_pages, node_reasons
 
 ROWS: Final = "100"
-MOST_NAMES: Final = 1000
 
 FILTERS: Final = (
     "text",
@@ -48,7 +48,7 @@ def build(ask: Ask) -> dict[str, Any]:
     fields = {"limit": ROWS, "cursor": ask.query.get("cursor"), "scope": scope, **asked}
     looked_for = _ID.fullmatch(wanted["text"])
     answer = _one(ask, looked_for[0]) if looked_for else ask("nodes.list", **fields, **wanted)
-    sites, pools = names(ask, "sites.list"), names(ask, "pools.list")
+    sites, pools = seen.names(ask, "sites"), seen.names(ask, "pools")
     return {
         "nodes": answer["items"],
         "more_after": answer.get("nextCursor"),
@@ -75,12 +75,6 @@ def _one(ask: Ask, id: str) -> dict[str, Any]:
         return {"items": [ask("nodes.get", id=id)]}
     except errors.NotFound:
         return {"items": []}
-
-
-def names(ask: Ask, operation: str) -> dict[str, str]:
-    """Names by id, of what the caller may list."""
-    answer = ask.if_may(operation, scope=ask.widest(operation), limit=str(MOST_NAMES))
-    return {one["id"]: one["name"] for one in answer["items"]} if answer else {}
 
 
 def _choices(sites: Mapping[str, str], pools: Mapping[str, str]) -> list[tuple[str, str, list[tuple[str, str]]]]:

@@ -4,6 +4,7 @@ import csv
 import io
 from typing import Any, Final
 
+from adapters.console import seen
 from adapters.console.ask import Ask
 from adapters.console.page import File, Page
 
@@ -36,7 +37,7 @@ def build(ask: Ask) -> dict[str, Any]:
     shown = ask("usage.timeline", **{"from": begin}, until=until, step=step, by=by, scope=scope)
     rows = ask("usage.list", **{"from": begin}, until=until, scope=scope, groupBy=_ALL.split(","), limit=1000)
     names = _names(ask, by)
-    series = [(names.get(one.get("name"), one.get("name") or "none"), one["gpuHours"]) for one in shown["series"]]
+    series = [(names.get(id := one.get("name", "none"), id), one["gpuHours"]) for one in shown["series"]]
     if shown["othersGpuHours"]:
         series.append(("all others", shown["othersGpuHours"]))
     return {
@@ -48,7 +49,7 @@ def build(ask: Ask) -> dict[str, Any]:
         "totals": [(name, sum(hours)) for name, hours in series],
         "rows": rows["items"],
         "more": "nextCursor" in rows,
-        "pools": _names(ask, "pool"),
+        "pools": seen.names(ask, "pools"),
         "begin": shown["from"],
         "until": shown["until"],
     }
@@ -61,12 +62,9 @@ def _until(ask: Ask) -> int:
     return int(ask("usage.timeline", step=86_400)["until"])
 
 
-def _names(ask: Ask, by: str) -> dict[str | None, str]:
-    operation = {"pool": "pools.list", "project": "projects.list"}.get(by)
-    if operation is None:
-        return {}
-    found = ask.if_may(operation, limit=1000) or {"items": []}
-    return {one["id"]: one["name"] for one in found["items"]}
+def _names(ask: Ask, by: str) -> dict[str, str]:
+    noun = {"pool": "pools", "project": "projects"}.get(by)
+    return {} if noun is None else seen.names(ask, noun)
 
 
 def export(ask: Ask) -> bytes:

@@ -56,11 +56,13 @@
   document.addEventListener("shown", count);
 
   // --- a console -----------------------------------------------------------------------------------------------------
+  // Where it is asked for stands in what shows itself anew, and only while the instance may write.
   const console_ = document.getElementById("console");
   const follow = async () => {
-    if (!document.hidden) {
+    const from = document.querySelector("[data-console]")?.dataset.console;
+    if (from && !document.hidden) {
       try {
-        const answer = await fetch(console_.dataset.from, { headers: { accept: "text/html", "hx-request": "true" } });
+        const answer = await fetch(from, { headers: { accept: "text/html", "hx-request": "true" } });
         const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("written");
         const old = document.getElementById("written");
         if (answer.ok && fresh && old && fresh.dataset.bytes !== old.dataset.bytes) {
@@ -78,6 +80,6 @@
   if (console_) {
     const pre = console_.querySelector("pre");
     if (pre) pre.scrollTop = pre.scrollHeight;
-    if (console_.dataset.from) setTimeout(follow, 3000);
+    setTimeout(follow, 3000);
   }
 })();

@@ -88,7 +88,10 @@ def test_the_parts_of_a_bar_never_pass_its_whole(owned: bool) -> None:
 
 
 def test_what_is_wrong_is_said_with_since_when_and_a_way_there(plane: Plane) -> None:
-    _, (first, second, third, _) = plane.fleet(nodes=4)
+    pool_id, nodes = plane.fleet(nodes=3)
+    runs = plane.activate(plane.acme, plane.acme.reserve(pool_id).json()["id"])
+    (third,) = [one["nodeId"] for one in runs["allocations"]]
+    first, second = [node_id for node_id in nodes if node_id != third]
     agents.end_session(plane.store, first, plane.store.load(first).state.session, "disconnected")
     plane.root.ok("POST", f"/v1/nodes/{second}/maintenance", {"on": True, "reason": "disk"})
     plane.root.ok("POST", f"/v1/nodes/{third}/drain", {"reason": "bios", "force": True})
@@ -98,8 +101,9 @@ def test_what_is_wrong_is_said_with_since_when_and_a_way_there(plane: Plane) -> 
     assert "disconnected" in said[0]
     since = plane.root.ok("GET", f"/v1/nodes/{first}")["unschedulableReasons"][0]["since"]
     assert f"since {datetime.fromtimestamp(since / 1000, UTC):%Y-%m-%d %H:%M:%S}" in said[0]
-    assert any("1 node in maintenance" in one and "n1" in one for one in said)
-    assert any("1 node drain" in one and "n2" in one for one in said)
+    names = {one["id"]: one["name"] for one in plane.root.ok("GET", "/v1/nodes")["items"]}
+    assert any("1 node in maintenance" in one and names[second] in one for one in said)
+    assert any("1 node draining" in one and names[third] in one for one in said), "what runs there holds it"
     assert not any("cordoned since" in one for one in said), "a drain cordons: that is no news"
     there = signed(plane, plane.operator).page("/fleet/nodes?connectivity=disconnected")
     assert 'href="/fleet/nodes?connectivity=disconnected"' in page

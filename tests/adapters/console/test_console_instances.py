@@ -6,6 +6,7 @@ from offers import offered
 from signed import signed
 
 import given
+from commands import instance_consoles
 
 LONG = "w" * 63
 
@@ -91,9 +92,32 @@ def test_as_it_stood_then_it_has_no_console_and_no_forms(plane: given.Plane) -> 
 
 def test_a_console_shows_text_that_is_no_markup(plane: given.Plane) -> None:
     id = running(plane)
+    node_id = plane.acme.ok("GET", f"/v1/instances/{id}")["nodeId"]
+    wrote = instance_consoles.Tail(id, 26, "<script>alert(1)</script>")
+    session = plane.store.load(node_id).state.session
+    instance_consoles.keep(plane.store, plane.wired.consoles, [instance_consoles.Written(node_id, session, (wrote,))])
     browser = signed(plane, plane.acme)
-    assert 'id="written"' in browser.page(f"/instances/{id}")
-    assert browser.get(f"/instances/{id}/console", part=True).status_code == 200
+    for page in (browser.page(f"/instances/{id}"), browser.get(f"/instances/{id}/console", part=True).text):
+        assert ">&lt;script&gt;alert(1)&lt;/script&gt;</pre>" in page
+        assert "<script>alert" not in page
+
+
+def test_an_open_page_follows_the_console_as_long_as_the_instance_may_write(plane: given.Plane) -> None:
+    """It is told where to ask by the part of the page that shows itself anew, so that what starts later is followed."""
+
+    def follows() -> bool:
+        live = browser.page(f"/instances/{id}?waitFor={plane.settle()}").partition("<h2>Console</h2>")[0]
+        return f'data-console="/instances/{id}/console"' in live
+
+    id = running(plane)
+    browser = signed(plane, plane.acme)
+    assert follows()
+    browser.do("instances.stop", id=id)
+    until(plane, id, "stopped")
+    assert not follows()
+    browser.do("instances.start", id=id)
+    until(plane, id, "running")
+    assert follows()
 
 
 def test_a_flavor_is_made_once_and_retired_by_its_owner_alone(plane: given.Plane) -> None:

@@ -224,6 +224,8 @@ def test_styles_and_scripts_may_be_kept_for_ever_by_their_content(plane: given.P
         assert answer.content == static_files.content(name)
         other = plane.app.get(f"/static/{name}?v=of-another-release")
         assert other.headers["cache-control"] == "no-cache"
+    for missing in ("console.py", "LICENSE.htmx", "..%2Fconsole.py", "%00"):
+        assert plane.app.get(f"/static/{missing}").status_code == 404
 
 
 @pytest.mark.parametrize(

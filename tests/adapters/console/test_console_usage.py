@@ -66,3 +66,11 @@ def test_as_of_shows_what_had_run_by_then(plane: Plane) -> None:
     before = plane.settle()
     used(plane)
     assert "Nothing ran in this time" in signed(plane, plane.acme).page(f"/usage?asOf=@{before}")
+
+
+def test_projects_and_pools_of_every_tenant_are_called_by_their_names(plane: Plane) -> None:
+    project = plane.acme.ok("POST", "/v1/projects", {"name": "vision"}, Idempotency_Key="vision")
+    used(plane, projectId=project["id"])
+    for client in (plane.acme, plane.root):
+        page = signed(plane, client).page(f"/usage?by=project&waitFor={plane.head()}")
+        assert 'series-0"></span>vision' in page

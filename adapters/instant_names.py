@@ -1,0 +1,15 @@
+"""Which fields of requests and answers hold an instant (epoch ms): their names say so (api.md §2)."""
+
+from typing import Final
+
+OTHERS: Final = frozenset(
+    {
+        *("at", "confirmUntil", "deadline", "earliestStart", "from", "leaseUntil", "notAfter", "notBefore", "since"),
+        *("timestamp", "until"),
+    }
+)
+"""Those that end neither in At nor in Since."""
+
+
+def holds(field: str) -> bool:
+    return field.endswith(("At", "Since")) or field in OTHERS
