@@ -29,6 +29,11 @@ def page(template: str, shown: Mapping[str, Any], status: int = 200, headers: He
     return respond.Reply(status, render.html(template, shown), [*HTML, *(headers or [])])
 
 
+def linked(template: str, shown: Mapping[str, Any], find: render.Find) -> respond.Reply:
+    """A page that links to things, as far as `find` says that they are there for whoever looks."""
+    return respond.Reply(200, render.html(template, shown, find), HTML)
+
+
 def file(media_type: str, content: bytes, filename: str | None, packed: bool) -> respond.Reply:
     """Packed where the browser takes it: a fleet's map is long, and holds nothing that a form must bear."""
     headers = [(b"content-type", media_type.encode()), (b"vary", b"accept-encoding, cookie")]

@@ -4,6 +4,7 @@ import logging
 import re
 import secrets
 import time
+from functools import partial
 from typing import Any, Final
 from urllib.parse import parse_qsl, quote
 
@@ -18,7 +19,7 @@ from adapters.telemetry import REQUEST_ID
 from domain import errors
 from domain.operation import Call, Operation
 
-from . import answers, cookie, forms, frame, live, static_files, table, visit
+from . import answers, cookie, forms, frame, live, static_files, table, visit, ways
 from .ask import Ask, Desk
 from .page import File, Page
 from .visit import Visit
@@ -70,7 +71,8 @@ class Console:
                 packed = "gzip" in at.headers.get(b"accept-encoding", "")
                 return answers.file(of.media_type, of.build(ask), of.filename, packed)
             shown = of.build(ask)
-            return answers.page(of.template, {**frame.around(of, ask, at, here, self._navigation), **shown})
+            around = frame.around(of, ask, at, here, self._navigation)
+            return answers.linked(of.template, {**around, **shown}, partial(ways.of, ask))
         except errors.Refusal as refusal:
             page = of if isinstance(of, Page) else table.PAGES[0]
             around = frame.around(page, ask, at, here, self._navigation)

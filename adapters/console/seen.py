@@ -48,7 +48,3 @@ def several(ask: Ask, operation: str, **fields: Any) -> list[Any]:
 def names(ask: Ask, noun: str) -> dict[str, str]:
     """By id; of pools and projects, which people know by their names."""
     return {row["id"]: row["name"] for row in several(ask, f"{noun}.list", limit=MOST_NAMES)}
-
-
-def may_see_story(ask: Ask) -> bool:
-    return ask.may("audit.stream", scope=ask.widest("audit.stream"))
