@@ -23,7 +23,7 @@ FLEETWIDE: Final = {
 """Pages that show the platform what is another tenant's too, as `seen.one` finds it."""
 
 
-def of(ask: Ask, things: Collection[str], streams: Collection[str]) -> render.Ways:
+def of(ask: Ask, things: Collection[str], streams: Collection[str] = ()) -> render.Ways:
     """`things` are linked to by their pages, and those that have none by their stories, as `streams` are."""
     known = {id for id in things if _is_kept(id)}
     paged = {id for id in known if _prefix(id) in render.PAGES}
