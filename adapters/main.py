@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
-from litestar.types import ASGIApp, ControllerRouterHandler
+from litestar.types import ASGIApp
 from msgspec import Struct
 from prometheus_client import CollectorRegistry
 
@@ -22,7 +22,7 @@ from adapters.dispatch import Dispatcher
 from adapters.evidence import Evidence
 from adapters.housekeeping import Housekeeping, Job
 from adapters.http import routes
-from adapters.http.app import create_app
+from adapters.http.app import People, create_app
 from adapters.http.health import Health
 from adapters.http.limits import Limits
 from adapters.ids import Mint
@@ -221,9 +221,9 @@ class Plane:
             console=self._console,
         )
 
-    def _console(self, operations: Mapping[str, Operation], wiring: routes.Wiring) -> Sequence[ControllerRouterHandler]:
-        desk = ask.desk(operations, wiring.dispatch, self.authorizer, self.store.resolve)
-        return console.handlers(desk, Cookies(self.instance_key.cookies), wiring)
+    def _console(self, operations: Mapping[str, Operation], wiring: routes.Wiring) -> People:
+        desk = ask.desk(operations, wiring.dispatch, self.authorizer, self.store)
+        return console.people(desk, Cookies(self.instance_key.cookies), wiring)
 
 
 def _evidence(plane: Plane, pool: Pool, key: Path) -> Evidence:

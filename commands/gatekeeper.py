@@ -214,8 +214,11 @@ def _actor(tenant_id: str, identity_id: str) -> str:
 
 def check_ids(request: Request) -> None:
     for name, spelling in zip(request.__struct_fields__, request.__struct_encode_fields__, strict=True):
-        if name in NAMED and isinstance(value := getattr(request, name), str):
-            ids.parse(NAMED[name], value, spelling)
+        if name not in NAMED:
+            continue
+        value = getattr(request, name)
+        for one in (value,) if isinstance(value, str) else value or ():
+            ids.parse(NAMED[name], one, spelling)
 
 
 def _filled(template: str, request: Request, session: Session) -> tuple[str, str, str]:

@@ -9,14 +9,14 @@ from domain.operation import Answer, KnownListing, Operation, Page
 from projections import bookings_past
 from queries import allocations, past
 from queries.past import over
-from queries.reading import Reader, filters
+from queries.reading import Ids, Reader, filters
 
 
 class List(KnownListing, frozen=True, kw_only=True):
     """`from` and `until` choose bookings that overlap `[from, until)` in epoch ms."""
 
     pool_id: str | None = None
-    node_id: str | None = None
+    node_id: Ids | None = None
     reservation_id: str | None = None
     tenant_id: Annotated[str | None, Meta(description="whose bookings, of those that you see")] = None
     from_: Annotated[int, Meta(ge=0, le=2**53)] | None = None
@@ -49,7 +49,7 @@ _SHOWN: Final[LiteralString] = """
     FROM devices AS b JOIN pools ON pools.id = b.pool_id
     WHERE (%(tenant)s::text IS NULL OR b.tenant_id = %(tenant)s OR pools.tenant_id = %(tenant)s)
       AND (%(pool_id)s::text IS NULL OR b.pool_id = %(pool_id)s)
-      AND (%(node_id)s::text IS NULL OR b.node_id = %(node_id)s)
+      AND (%(node_id)s::text[] IS NULL OR b.node_id = ANY(%(node_id)s))
       AND (%(reservation_id)s::text IS NULL OR b.reservation_id = %(reservation_id)s)
       AND (%(tenant_id)s::text IS NULL OR b.tenant_id = %(tenant_id)s)
       AND b.during && int8range(%(from_)s, %(until)s)

@@ -5,13 +5,13 @@ from typing import LiteralString
 from domain import device, errors
 from domain.operation import Answer, KnownListing, Operation, Page
 from queries import past
-from queries.reading import Reader, filters
+from queries.reading import Ids, Reader, filters
 from queries.sight import Through
 
 
 class List(KnownListing, frozen=True, kw_only=True):
     pool_id: str | None = None
-    node_id: str | None = None
+    node_id: Ids | None = None
     class_: device.Class | None = None
     bookable: bool | None = None
 
@@ -25,7 +25,7 @@ class Shown(device.Device, frozen=True, kw_only=True, rename="camel", omit_defau
 
 MINE: LiteralString = """
 (%(tenant)s::text IS NULL OR nodes.tenant_id = %(tenant)s)
-AND (%(node_id)s::text IS NULL OR nodes.id = %(node_id)s)
+AND (%(node_id)s::text[] IS NULL OR nodes.id = ANY(%(node_id)s))
 """
 WANTED: LiteralString = """
 (%(pool_id)s::text IS NULL OR devices.pool_id = %(pool_id)s)

@@ -5,7 +5,7 @@ import binascii
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, LiteralString
+from typing import TYPE_CHECKING, Annotated, Any, Final, LiteralString
 
 import msgspec
 
@@ -25,6 +25,9 @@ SHORT_PAGE_AFTER: Final = 10
 """A page is cut short after so many reads where each row is decided, and most are refused; the cursor goes on."""
 
 _INT64: Final = range(-(1 << 63), 1 << 63)
+
+Ids = Annotated[tuple[str, ...], msgspec.Meta(min_length=1, max_length=100, description="one, or several with commas")]
+"""What a list is narrowed to: things of any of these."""
 
 Place = tuple[int, str]
 """Where a row stands in the order, and its id: what a cursor says."""
@@ -96,7 +99,10 @@ def tenants(request: Listing, read: Reader) -> str | None:
 
 def filters(request: Listing, read: Reader) -> dict[str, Any]:
     """A list's parameters by name: the request's own fields, and `tenant`, whose rows it shows (null: everybody's)."""
-    return {**msgspec.structs.asdict(request), "tenant": tenants(request, read)}
+    asked = msgspec.structs.asdict(request).items()
+    return {name: [*value] if type(value) is tuple else value for name, value in asked} | {
+        "tenant": tenants(request, read)
+    }
 
 
 def after(request: Paged, mark: str = "") -> Place | None:

@@ -29,6 +29,11 @@ def page(template: str, shown: Mapping[str, Any], status: int = 200, headers: He
     return respond.Reply(status, render.html(template, shown), [*HTML, *(headers or [])])
 
 
+def linked(template: str, shown: Mapping[str, Any], find: render.Find) -> respond.Reply:
+    """A page that links to things, as far as `find` says that they are there for whoever looks."""
+    return respond.Reply(200, render.html(template, shown, find), HTML)
+
+
 def file(media_type: str, content: bytes, filename: str | None, packed: bool) -> respond.Reply:
     """Packed where the browser takes it: a fleet's map is long, and holds nothing that a form must bear."""
     headers = [(b"content-type", media_type.encode()), (b"vary", b"accept-encoding, cookie")]
@@ -46,8 +51,13 @@ def see(path: str, *, part: bool, headers: Headers | None = None) -> respond.Rep
     return respond.Reply(303, b"", [(b"location", path.encode()), *(headers or [])])
 
 
-def refusal(found: errors.Refusal, shown: Mapping[str, Any], *, part: bool) -> respond.Reply:
-    """What went wrong and what to do, as a page or as a part of one."""
+def refusal(
+    found: errors.Refusal, shown: Mapping[str, Any], *, part: bool, back: str | None = None, again: bool = True
+) -> respond.Reply:
+    """What went wrong and what to do, as a page or as a part of one.
+
+    `back` is where the form stands that was sent, `again` whether its address may be loaded once more.
+    """
     status = status_of(found)
     kept = [(name, value) for name, value in problems.headers(found) if name != b"content-type"]
     said = {
@@ -57,18 +67,27 @@ def refusal(found: errors.Refusal, shown: Mapping[str, Any], *, part: bool) -> r
         "errors": found.errors,
         "request_id": REQUEST_ID.get() or "",
         "advice": _ADVICE.get(found.code, ""),
+        "back": back,
+        "again": again and status in _PASSING,
     }
+    if isinstance(found, problems.NoSuchRoute):
+        said |= {"detail": f"there is no page at {found.path!r}", "advice": _NO_PAGE}
     template = "part/problem.html" if part else "problem.html"
-    return page(template, {**shown, "problem": said}, status, kept)
+    titled = {**shown, "title": _HEADINGS.get(status, "This did not work"), "problem": said}
+    return page(template, titled, status, [*kept, (b"vary", b"accept")])
 
 
+_HEADINGS: Final = {403: "Not allowed", 404: "Not found", 405: "Not possible here"}
+_PASSING: Final = frozenset((429, 500, 503))
+_NO_PAGE: Final = "The address may be mistyped, or of another release. The pages that there are begin at Fleet."
 _ADVICE: Final = {
     "NOT_FOUND": "It may be another tenant's, or gone. If it was there before, look at the page as of then.",
+    "METHOD_NOT_ALLOWED": "Nothing was changed. What may be changed is offered on the pages of the things themselves.",
     "ACCESS_DENIED": "Ask whoever administers your tenant for this action.",
     "STALE_VERSION": "Somebody else changed it meanwhile. Look at it again, then decide again.",
     "PROJECTION_BEHIND": "The lists are catching up with the log. Load the page again in a moment.",
     "UNAVAILABLE": "The server or its database is not ready. Load the page again in a moment.",
     "RATE_LIMITED": "Wait a moment, then load the page again.",
     "HISTORY_PRUNED": "Lists keep their past for a limited time. A thing's story, under Audit, begins at its start.",
-    "INTERNAL": "Report it with the request id.",
+    "INTERNAL": "Load the page again. If that does not help, its log tells the cause by this request's id.",
 }

@@ -1,14 +1,15 @@
 """What a page asks: operations of the API, as whoever looks at it, now or as it was known then."""
 
 import re
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Protocol
 
 import msgspec
 from msgspec import Struct
 
 from adapters.http import decode, routes
-from domain import errors
+from commands.ports import Loaded
+from domain import catalog, errors
 from domain.access import Authorizer, Resource, Session
 from domain.operation import Call, Operation, Reading
 
@@ -19,8 +20,17 @@ _POSITION: Final = re.compile(r"@?[0-9]{1,18}")
 LAST_MS: Final = 253_402_300_800_000
 """From here on a date has more digits than forms and calendars have room for."""
 
-Resolve = Callable[[str, str, str], Resource | None]
-"""Tenant, type and id to the thing as that tenant sees it."""
+
+class Things(Protocol):
+    """What there is, behind ids."""
+
+    def resolve(self, tenant_id: str, type: str, id: str) -> Resource | None: ...
+
+    def resolve_all(self, tenant_id: str, ids: Sequence[str]) -> Mapping[str, Resource | None]:
+        """Of those that there are; None of one that the tenant does not see."""
+
+    def load_all(self, streams: Sequence[str]) -> Sequence[Loaded]:
+        """The states of streams with their versions, 0 of one that is not there."""
 
 
 class Desk(Struct, frozen=True):
@@ -30,14 +40,14 @@ class Desk(Struct, frozen=True):
     shapes: Mapping[str, decode.Shape]
     dispatch: routes.Dispatch
     authorizer: Authorizer
-    resolve: Resolve
+    things: Things
 
 
 def desk(
-    operations: Mapping[str, Operation], dispatch: routes.Dispatch, authorizer: Authorizer, resolve: Resolve
+    operations: Mapping[str, Operation], dispatch: routes.Dispatch, authorizer: Authorizer, things: Things
 ) -> Desk:
     shapes = {name: decode.Shape(operation) for name, operation in operations.items()}
-    return Desk(operations, shapes, dispatch, authorizer, resolve)
+    return Desk(operations, shapes, dispatch, authorizer, things)
 
 
 class Ask:
@@ -97,6 +107,23 @@ class Ask:
         verdicts = (self._allowed(operation, template, fields) for template in operation.on)
         return any(verdicts) if operation.decided_inside else all(verdicts)
 
+    def gettable(self, ids: Sequence[str]) -> dict[str, bool]:
+        """Of each thing that there is, whether the caller may get it; one question of each type that they are of."""
+        found = self._desk.things.resolve_all(self.session.tenant_id, ids)
+        may = dict.fromkeys(found, False)
+        by_type: dict[str, list[Resource]] = {}
+        for thing in found.values():
+            if thing is not None:
+                by_type.setdefault(thing.type, []).append(thing)
+        for type_, things in by_type.items():
+            verdicts = self._desk.authorizer.allowed(self.session, catalog.GET[type_], things)
+            may |= {thing.id: verdict for thing, verdict in zip(things, verdicts, strict=True)}
+        return may
+
+    def load_all(self, streams: Sequence[str]) -> Sequence[Loaded]:
+        """Their states, of whomever they are: for a page that asks what of them may be shown."""
+        return self._desk.things.load_all(streams)
+
     def offered(self, *names: str, **fields: Any) -> set[str]:
         """Those of the operations that may be offered on a page: none of them on one that shows the past."""
         return set() if self.as_of is not None else {name for name in names if self.may(name, **fields)}
@@ -118,7 +145,7 @@ class Ask:
         authorizer = self._desk.authorizer
         if not id_:
             return authorizer.plan(self.session, action, type_).kind != "never"
-        thing = self._desk.resolve(self.session.tenant_id, type_, id_) if id_.isprintable() else None
+        thing = self._desk.things.resolve(self.session.tenant_id, type_, id_) if id_.isprintable() else None
         return thing is not None and authorizer.allowed(self.session, action, [thing])[0]
 
 

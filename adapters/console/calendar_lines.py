@@ -1,6 +1,6 @@
 """The lines of a calendar's chart: nodes with what their devices are booked for, and the gaps to reserve in."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
@@ -51,12 +51,11 @@ class Node(Struct, frozen=True, kw_only=True):
     """What the lines of one node are made from.
 
     `devices` are those that can be booked, label by id. Bookings are all known up to `known_until`; behind it no gap is
-    told. `blocked` says why nothing new goes there, since when. `href` is empty where the caller does not see the node.
+    told. `blocked` says why nothing new goes there, since when.
     """
 
     id: str
     name: str
-    href: str = ""
     devices: Mapping[str, str] = {}
     bookings: Sequence[Booking] = ()
     known_until: int | None = None
@@ -67,14 +66,18 @@ class Node(Struct, frozen=True, kw_only=True):
 
 
 class Maker:
-    """Stacks lines. `tenants` is whether bars say whose they are, `now` where gaps begin at the earliest."""
+    """Stacks lines. `tenants` is whether bars say whose they are, `now` where gaps begin at the earliest.
 
-    def __init__(self, view: View, now: int, reserve: Reserve, *, tenants: bool) -> None:
+    `linked` are the nodes and reservations that whoever looks may look at by themselves.
+    """
+
+    def __init__(self, view: View, now: int, reserve: Reserve, *, tenants: bool, linked: Container[str]) -> None:
         self._view = view
         self._window = view.window
         self._now = now
         self._reserve = reserve
         self._tenants = tenants
+        self._linked = linked
         self.height = 0
         self.lines: list[Line] = []
 
@@ -102,7 +105,7 @@ class Maker:
     def _add(self, kind: str, label: str, title: str, bars: Iterable[Bar], node: Node | None = None) -> None:
         height = ROW if kind == "row" else HEAD
         shade = self._shade(node) if node else None
-        link = node.href if node else ""
+        link = self._href(node.id) if node else ""
         toggle = node.toggle if node else ""
         self.lines.append(Line(kind, label, title, self.height, height, tuple(bars), link, toggle, shade))
         self.height += height
@@ -125,9 +128,12 @@ class Maker:
             kind=kind,
             label=one.tenant_id if whose else what,
             said=f"{whose}{what}, {STATES[kind]}, {times(one.from_, one.until)}",
-            href=f"/reservations/{one.reservation_id}" if one.reservation_id else f"/nodes/{one.node_id}",
+            href=self._href(one.reservation_id or one.node_id),
             open=one.until is None or one.until > self._window.until,
         )
+
+    def _href(self, id: str) -> str:
+        return f"{render.PAGES[id.partition('_')[0]]}{id}" if id in self._linked else ""
 
     def _gaps(self, one: Node, device: str, taken: Sequence[Booking]) -> list[Bar]:
         window = self._window.cut(max(self._now, self._window.from_), one.known_until)

@@ -1,36 +1,41 @@
 """The console's routes: a route for each page of the table, one door for all that changes something, signing in."""
 
+import logging
 import re
 import secrets
 import time
-from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 from urllib.parse import parse_qsl, quote
 
 import msgspec
 from litestar import Request, get, post
 from litestar.handlers import HTTPRouteHandler
-from litestar.types import ASGIApp
+from litestar.types import ASGIApp, Scope
 
 from adapters.http import decode, respond, routes, sse
+from adapters.http.app import People
 from adapters.telemetry import REQUEST_ID
 from domain import errors
 from domain.operation import Call, Operation
 
-from . import answers, cookie, forms, frame, live, static_files, table, visit
+from . import answers, cookie, forms, frame, live, static_files, table, visit, ways
 from .ask import Ask, Desk
 from .page import File, Page
 from .visit import Visit
 
 _PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
+_PROBLEM: Final = Page(path="", name="console.problem", template="problem.html", build=lambda ask: {}, past=False)
+_log: Final = logging.getLogger("better_compute.http")
 SIGN_IN: Final = "/sign-in"
 Asked = Request[Any, Any, Any]
 
 
-def handlers(desk: Desk, cookies: cookie.Cookies, wiring: routes.Wiring) -> Sequence[HTTPRouteHandler]:
+def people(desk: Desk, cookies: cookie.Cookies, wiring: routes.Wiring) -> People:
     console = Console(desk, cookies, wiring)
     every: list[Page | File] = [*table.PAGES, *table.PARTS, *table.FILES]
-    return [*map(console.page, every), *console.signing(), console.doing(), console.living(), static_files.show]
+    pages = [*map(console.page, every), *console.signing(), console.doing(), console.living()]
+    return People([*pages, static_files.show], console.unanswered)
 
 
 class Console:
@@ -50,7 +55,8 @@ class Console:
                     return _to_sign_in(at, here, request.scope["query_string"])
                 return await self._wiring.workers.run(lambda: self._shown(of, at, request, here))
             except errors.Refusal as refusal:
-                return answers.refusal(refusal, _nobody(here), part=True)
+                part = isinstance(of, File) or visit.is_part(request.scope)
+                return answers.refusal(refusal, _nobody(here), part=part)
 
         return show
 
@@ -59,13 +65,14 @@ class Console:
         try:
             ask = self._ask(at, query, request.scope["path_params"])
         except errors.Refusal as refusal:
-            return answers.refusal(refusal, {**frame.bare(at, here, "Problem"), "form": ""}, part=at.part)
+            return answers.refusal(refusal, frame.bare(at, here), part=at.part)
         try:
             if isinstance(of, File):
                 packed = "gzip" in at.headers.get(b"accept-encoding", "")
                 return answers.file(of.media_type, of.build(ask), of.filename, packed)
             shown = of.build(ask)
-            return answers.page(of.template, {**frame.around(of, ask, at, here, self._navigation), **shown})
+            around = frame.around(of, ask, at, here, self._navigation)
+            return answers.linked(of.template, {**around, **shown}, partial(ways.of, ask))
         except errors.Refusal as refusal:
             page = of if isinstance(of, Page) else table.PAGES[0]
             around = frame.around(page, ask, at, here, self._navigation)
@@ -87,8 +94,8 @@ class Console:
                 made = self._form(request.scope["path_params"]["name"], pairs)
                 return await self._wiring.workers.run(lambda: self._done(*made, at, own))
             except errors.Refusal as refusal:
-                around = frame.bare(at, back, "Refused") if at else _nobody(back)
-                return answers.refusal(refusal, around, part=at is not None and at.part)
+                around = frame.bare(at, back) if at else _nobody(back)
+                return answers.refusal(refusal, around, part=visit.is_part(request.scope), back=back)
 
         return do
 
@@ -118,6 +125,20 @@ class Console:
             return answers.see(_waiting(visit.within(own.get("_back")), position), part=False)
         changed = msgspec.json.encode({"changed": {"position": position}})
         return answers.page("part/done.html", shown, headers=[(b"hx-trigger", changed)])
+
+    async def unanswered(self, scope: Scope, refusal: errors.Refusal) -> ASGIApp:
+        """What no page answered. Of a frame that cannot be made either, what a stranger gets is left."""
+        around = _nobody(visit.HOME)
+        try:
+            at = await visit.arrive(self._wiring, self._cookies, scope, read=True)
+            if at.session is not None:
+                around = await self._wiring.workers.run(lambda: self._around(at))
+        except Exception:
+            _log.warning("the page of a refusal has no frame", exc_info=True)
+        return answers.refusal(refusal, around, part=visit.is_part(scope), again=scope.get("method") == "GET")
+
+    def _around(self, at: Visit) -> dict[str, Any]:
+        return frame.around(_PROBLEM, self._ask(at, {}, {}), at, visit.HOME, self._navigation) | {"live": ""}
 
     def living(self) -> HTTPRouteHandler:
         operation = self._desk.operations["events.stream"]
@@ -198,7 +219,7 @@ class Console:
 
 
 def _nobody(here: str) -> dict[str, Any]:
-    return frame.bare(Visit({}, "", False, False), here, "Problem")
+    return frame.bare(Visit({}, "", False, False), here)
 
 
 def _to_sign_in(at: Visit, here: str, query: bytes) -> respond.Reply:

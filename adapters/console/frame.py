@@ -45,7 +45,7 @@ class Navigation:
         return pages
 
 
-def bare(visit: Visit, here: str, title: str) -> dict[str, Any]:
+def bare(visit: Visit, here: str, title: str = "") -> dict[str, Any]:
     """Around a page of nobody who is signed in."""
     return {
         "asset": static_files.address,

@@ -1,13 +1,17 @@
 """Templates to HTML; what every page's templates can say."""
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Collection, Container, Mapping
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any, Final
+from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
+from msgspec import Struct
 
 PAGES: Final = {
     "node": "/nodes/",
@@ -18,6 +22,7 @@ PAGES: Final = {
     "poff": "/offerings/",
     "flv": "/flavors/",
     "img": "/images/",
+    "site": "/sites/",
 }
 """The page of a thing, by its id's prefix; what has none has its story in the audit."""
 
@@ -37,8 +42,52 @@ def environment() -> Environment:
     return made
 
 
-def html(template: str, shown: Mapping[str, Any]) -> bytes:
-    return environment().get_template(template).render(shown).encode()
+class Ways(Struct, frozen=True):
+    """Which things may be linked to, each to its page or else to its story, and of which the story may be told."""
+
+    things: Container[str] = frozenset()
+    stories: Container[str] = frozenset()
+
+
+Find = Callable[[Collection[str], Collection[str]], Ways]
+"""Of the things and of the stories that a page would link to."""
+
+
+class _Link(Struct, frozen=True):
+    id: str
+    made: Markup
+    otherwise: Markup
+    story: bool = False
+
+
+_PLACE: Final = re.compile("<!--link ([0-9]+)-->")
+_LINKS: Final[ContextVar[list[_Link]]] = ContextVar("links")
+
+
+def html(template: str, shown: Mapping[str, Any], find: Find = lambda things, stories: Ways()) -> bytes:
+    """The page. What it would link to is asked for at once when all of it is known; the rest of it stays text."""
+    links: list[_Link] = []
+    token = _LINKS.set(links)
+    try:
+        text = environment().get_template(template).render(shown)
+    finally:
+        _LINKS.reset(token)
+    if not links:
+        return text.encode()
+    ways = find({one.id for one in links if not one.story}, {one.id for one in links if one.story})
+
+    def placed(match: re.Match[str]) -> str:
+        link = links[int(match[1])]
+        return link.made if link.id in (ways.stories if link.story else ways.things) else link.otherwise
+
+    return _PLACE.sub(placed, text).encode()
+
+
+def _placed(link: _Link) -> Markup:
+    """Text from elsewhere is escaped, so that it never looks like this."""
+    links = _LINKS.get()
+    links.append(link)
+    return Markup("<!--link {}-->").format(len(links) - 1)
 
 
 def instant(ms: int | None) -> Markup:
@@ -78,13 +127,22 @@ def short(id: str) -> str:
     return id if len(id) <= 18 else f"{id[:9]}…{id[-6:]}"
 
 
-def thing(id: str | None, name: str | None = None) -> Markup:
-    """A link to a thing's page, by its name where it has one."""
+def thing(id: str | None, name: str | None = None, as_of: str | None = None) -> Markup:
+    """A link to a thing's page, by its name where it has one; text where it would lead whoever looks nowhere."""
     if not id:
         return Markup('<span class="none">–</span>')
-    base = PAGES.get(id.partition("_")[0], "/audit/streams/")
     said = Markup("<code>{}</code>").format(short(id)) if name is None else escape(name)
-    return Markup('<a href="{}{}" title="{}">{}</a>').format(base, id, id, said)
+    base = PAGES.get(id.partition("_")[0], "/audit/streams/")
+    href = f"{base}{quote(id, safe='')}" + (f"?asOf={quote(as_of, safe='')}" if as_of else "")
+    made = Markup('<a href="{}" title="{}">{}</a>').format(href, id, said)
+    return _placed(_Link(id, made, Markup('<span title="{}">{}</span>').format(id, said)))
+
+
+def story(id: str, said: str, as_of: str | None = None, button: bool = False, otherwise: str = "") -> Markup:
+    """A link to what happened to a thing, for those who may read it."""
+    href = f"/audit/streams/{quote(id, safe='')}" + (f"?asOf={quote(as_of, safe='')}" if as_of else "")
+    kind = Markup(' class="button"') if button else Markup("")
+    return _placed(_Link(id, Markup('<a{} href="{}">{}</a>').format(kind, href, said), escape(otherwise), story=True))
 
 
 def words(name: str) -> str:
@@ -103,4 +161,4 @@ def pretty(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False)
 
 
-FILTERS: Final = (instant, span, amount, thing, short, words, iso, attribute, pretty)
+FILTERS: Final = (instant, span, amount, thing, story, short, words, iso, attribute, pretty)

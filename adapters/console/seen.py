@@ -39,6 +39,19 @@ def page(ask: Ask, operation: str, *filters: str) -> dict[str, Any]:
     }
 
 
+def whole(ask: Ask, operation: str, pages: int, **fields: Any) -> tuple[list[Any], bool]:
+    """Rows of a list by a thousand, of so many pages at most; and whether there are more."""
+    rows: list[Any] = []
+    cursor = None
+    for _ in range(pages):
+        found = ask(operation, limit=MOST_NAMES, cursor=cursor, **fields)
+        rows += found["items"]
+        cursor = found.get("nextCursor")
+        if not cursor:
+            break
+    return rows, bool(cursor)
+
+
 def several(ask: Ask, operation: str, **fields: Any) -> list[Any]:
     """Rows that a page shows beside its own; none where the caller may not ask for them."""
     found = ask.if_may(operation, scope=ask.widest(operation), **fields)
@@ -48,7 +61,3 @@ def several(ask: Ask, operation: str, **fields: Any) -> list[Any]:
 def names(ask: Ask, noun: str) -> dict[str, str]:
     """By id; of sites, pools and projects, which people know by their names."""
     return {row["id"]: row["name"] for row in several(ask, f"{noun}.list", limit=MOST_NAMES)}
-
-
-def may_see_story(ask: Ask) -> bool:
-    return ask.may("audit.stream", scope=ask.widest("audit.stream"))

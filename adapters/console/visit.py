@@ -49,8 +49,12 @@ async def arrive(wiring: routes.Wiring, cookies: cookie.Cookies, scope: Scope, *
 
 def stranger(scope: Scope) -> Visit:
     """A request before anybody looked at its cookie."""
-    headers, client = routes.headers_of(scope), scope.get("client")
-    return Visit(headers, client[0] if client else "", scope.get("scheme") == "https", b"hx-request" in headers)
+    client = scope.get("client")
+    return Visit(routes.headers_of(scope), client[0] if client else "", scope.get("scheme") == "https", is_part(scope))
+
+
+def is_part(scope: Scope) -> bool:
+    return any(name == b"hx-request" for name, _ in scope["headers"])
 
 
 async def whose(wiring: routes.Wiring, token: str, address: str, *, read: bool) -> Session | None:

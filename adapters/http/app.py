@@ -1,37 +1,39 @@
 """The HTTP application: every operation of the registry as a route, within one envelope."""
 
-import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from litestar import Litestar, Request, Response, Router, get, route
-from litestar.exceptions import HTTPException
+from litestar import Litestar, Request, Router, get, route
 from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp, ControllerRouterHandler
+from msgspec import Struct
 from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
-from adapters.telemetry import REQUEST_ID
-from domain import errors
 from domain.operation import Operation
 
-from . import body, health, pages, problems, respond, routes, upload
+from . import body, health, pages, respond, routes, unanswered, upload
 from .envelope import Envelope
 from .limits import Limiter, Limits
 from .metrics import MEDIA_TYPE, Metrics
 from .threads import Workers
 
-Console = Callable[[Mapping[str, Operation], routes.Wiring], Sequence[ControllerRouterHandler]]
+
+class People(Struct, frozen=True):
+    """What is there for people: pages, and how they are shown what no page answers."""
+
+    handlers: Sequence[ControllerRouterHandler]
+    show: unanswered.Show | None = None
+
+
+Console = Callable[[Mapping[str, Operation], routes.Wiring], People]
 
 RESOLVING = 4
 """Threads that answer what a thing is; each takes a millisecond."""
 
 _TYPE: Final = re.compile(r":\w+(?=})")
 """Of a path's placeholder; Litestar's templates do without."""
-
-_log = logging.getLogger("better_compute.http")
-
 
 def create_app(
     operations: Mapping[str, Operation],
@@ -59,7 +61,7 @@ def create_app(
     Its threads are its own: the others may all be waiting for a decision that asks it first. `begin` opens the way of
     a body of bytes; without it operations that take one are not there. `extra_routes` are
     Litestar handlers (sockets, streams, pages); what they raise becomes a problem document too, and their `name=`
-    labels their metrics. `console` makes its pages of the operations and what handlers work with.
+    labels their metrics. `console` makes what is there for people of the operations and what handlers work with.
     """
     metrics = Metrics(registry or CollectorRegistry())
     workers, probes, resolving = Workers(threads, waiting), Workers(2, 32), Workers(RESOLVING, waiting)
@@ -80,13 +82,14 @@ def create_app(
     asked = replace(wiring, workers=resolving, resolver=resolver) if resolver else wiring
     handlers = [*_operations(operations, wiring, asked), *health.handlers(health_check, probes)]
     handlers += [_metrics_page(metrics, probes), *pages.handlers(operations), *extra_routes]
-    handlers += console(operations, wiring) if console else [pages.root()]
+    people = console(operations, wiring) if console else People((pages.root(),))
+    handlers += people.handlers
     app = Litestar(
         [Router("/", route_handlers=[_options(handlers), *handlers])],
         openapi_config=None,
         logging_config=None,
         request_max_body_size=body.MAX_BODY,
-        exception_handlers={HTTPException: _on_http, errors.Refusal: _on_refusal, Exception: _on_crash},
+        exception_handlers=unanswered.handlers(people.show),
         on_shutdown=[workers.close, probes.close, resolving.close, uploads.close],
         lifespan=list(lifespan),
         debug=False,
@@ -134,48 +137,3 @@ def _metrics_page(metrics: Metrics, workers: Workers) -> HTTPRouteHandler:
         return respond.Reply(200, await workers.run(metrics.text), [(b"content-type", MEDIA_TYPE)])
 
     return show
-
-
-def _on_refusal(request: Request[Any, Any, Any], refusal: errors.Refusal) -> Response[bytes]:
-    """Litestar wants its own kind of response here; the rare path can afford it."""
-    made = respond.refuse(refusal, REQUEST_ID.get() or "")
-    headers = {name.decode(): value.decode() for name, value in made.headers}
-    return Response(made.body, status_code=made.status, headers=headers)
-
-
-def _on_http(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
-    """Litestar's own refusals, in the API's form."""
-    if error.status_code >= 500:
-        return _on_crash(request, error)
-    return _on_refusal(request, _as_refusal(request, error))
-
-
-def _as_refusal(request: Request[Any, Any, Any], error: HTTPException) -> errors.Refusal:
-    path = request.scope["path"][:200]
-    match error.status_code:
-        case 404:
-            return problems.NoSuchRoute(f"there is nothing at {path!r}; /schema shows what there is")
-        case 405:
-            return problems.MethodNotAllowed(request.scope["method"], _allowed(error))
-        case 413:
-            return problems.TooLarge(f"a request body is at most {body.MAX_BODY} bytes here")
-        case 415:
-            return problems.UnsupportedMediaType(error.detail)
-        case 401:
-            return errors.Unauthenticated(error.detail)
-        case 403:
-            return errors.AccessDenied(error.detail)
-        case _:
-            return errors.Malformed(error.detail)
-
-
-def _allowed(error: HTTPException) -> set[str]:
-    """Of Litestar's `allow` header, with what the envelope adds to it."""
-    named = next((value for name, value in (error.headers or {}).items() if name.lower() == "allow"), "")
-    found = {method.strip() for method in named.split(",") if method.strip()}
-    return found | {"HEAD"} if "GET" in found else found
-
-
-def _on_crash(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
-    _log.error("a request crashed", exc_info=error)
-    return _on_refusal(request, problems.Internal())

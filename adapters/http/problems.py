@@ -46,7 +46,13 @@ STATUS: Final[dict[str, int]] = {
 
 
 class NoSuchRoute(errors.Refusal):
+    """No operation and no page has this path."""
+
     code = "NOT_FOUND"
+
+    def __init__(self, path: str) -> None:
+        self.path = path[:200]
+        super().__init__(f"there is nothing at {self.path!r}; /schema shows what there is")
 
 
 class MethodNotAllowed(errors.Refusal):

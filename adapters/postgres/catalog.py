@@ -18,6 +18,16 @@ _ROW: LiteralString = "SELECT tenant_id, parent_id, attributes::text FROM catalo
 
 _REPLAY: LiteralString = "SELECT key, body, stream, version, status FROM replays WHERE key = %s"
 
+_ROWS: LiteralString = """
+SELECT type, id, tenant_id, parent_id, attributes::text FROM catalog WHERE id = ANY(%s)
+"""
+
+_OFFERED: LiteralString = """
+SELECT DISTINCT pool_id FROM catalog_offers
+JOIN tenant_line(%s) AS line ON line.id = catalog_offers.tenant_id
+WHERE pool_id = ANY(%s) AND (line.depth = 0 OR include_descendants)
+"""
+
 _OFFER: LiteralString = """
 SELECT offer_id, priority FROM catalog_offers
 JOIN tenant_line(%s) AS line ON line.id = catalog_offers.tenant_id
@@ -53,7 +63,7 @@ def _pools(ahead: Ahead) -> list[str]:
 
 
 def _visible(
-    tenant_id: str, type: str, id: str, row: tuple[Any, ...] | None, offer: Callable[[], Offer | None]
+    tenant_id: str, type: str, id: str, row: tuple[Any, ...] | None, offer: Callable[[], object]
 ) -> Resource | None:
     """What a tenant sees of a thing's row: its own things, pools that are offered to it, and public images."""
     if row is None:
@@ -86,6 +96,17 @@ class CatalogReader:
         if type in _SCOPES:
             return self._scope(tenant_id, type, id)
         return _visible(tenant_id, type, id, self._row(_ROW, (type, id)), lambda: self.offer(tenant_id, id))
+
+    def resolve_all(self, tenant_id: str, ids: Sequence[str]) -> dict[str, Resource | None]:
+        """As `resolve`, of many at once; a thing that is there and not seen by the tenant is None."""
+        with self._pool.connection() as connection:
+            rows = connection.execute(_ROWS, (list(ids),), prepare=True).fetchall()
+            pools = [id for type, id, *_ in rows if type == catalog.POOL]
+            offered = connection.execute(_OFFERED, (tenant_id, pools), prepare=True).fetchall() if pools else ()
+        mine = {pool_id for (pool_id,) in offered}
+        return {
+            id: _visible(tenant_id, type, id, tuple(row), partial(mine.__contains__, id)) for type, id, *row in rows
+        }
 
     def _questions(self, ahead: Ahead) -> list[Question]:
         """For the key, for each thing's row and for each pool's offer; `_found` takes the answers."""

@@ -77,12 +77,25 @@ def test_filters_name_things_of_the_right_kind(plane: Plane) -> None:
     for path, field in (
         (f"/v1/nodes?poolId={pool_id.upper()}", "poolId"),
         (f"/v1/devices?nodeId={pool_id}", "nodeId"),
+        (f"/v1/bookings?nodeId={node_id},{pool_id}", "nodeId"),
+        ("/v1/bookings?nodeId=", "nodeId"),
         ("/v1/bookings?reservationId=rsv_1", "reservationId"),
         ("/v1/capacity?poolId=pool_oops", "poolId"),
         ("/v1/bookings?from=2&until=1", "until"),
     ):
         answer = plane.root.get(path)
         assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, field), path
+
+
+def test_devices_and_bookings_are_told_of_several_nodes_at_once(plane: Plane) -> None:
+    pool_id, nodes = plane.fleet(nodes=3, gpus=2, quota=6)
+    for _ in nodes:
+        assert plane.acme.reserve(pool_id, devices=[{"class": "gpu", "count": 2}]).status_code == 201
+    wanted, position = set(nodes[1:]), plane.settle()
+    for past in ("", f"&asOf=@{position}"):
+        for noun in ("devices", "bookings"):
+            rows = plane.root.ok("GET", f"/v1/{noun}?nodeId={','.join(wanted)}{past}")["items"]
+            assert {row["nodeId"] for row in rows} == wanted, (noun, past)
 
 
 def test_a_plain_user_lists_what_it_may_get_and_no_more(plane: Plane) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from adapters.console import forms
+from adapters.console import forms, render
 from adapters.console.ask import Ask
 from adapters.console.page import Page
 
@@ -43,7 +43,15 @@ def story(ask: Ask) -> dict[str, Any]:
     order = ask.query.get("order", "desc")
     told = ask("audit.stream", id=id_, scope=scope, order=order, cursor=ask.query.get("cursor"), limit=A_PAGE)
     state = ask.if_may("audit.state", id=id_, scope=scope)
-    return {"story": told, "state": state, "cursor": told.get("nextCursor"), "order": order, "id": id_}
+    return {
+        "story": told,
+        "state": state,
+        "cursor": told.get("nextCursor"),
+        "order": order,
+        "id": id_,
+        "paged": id_.partition("_")[0] in render.PAGES,
+        "search": ask.may("audit.events", scope=ask.widest("audit.events")),
+    }
 
 
 def proof(ask: Ask) -> dict[str, Any]:

@@ -1,14 +1,15 @@
 """Calendar: what is booked when, of a pool, a node or a tenant, and what is free to reserve."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlencode
 
 import msgspec
 from msgspec import Struct
 
-from adapters.console import calendar_lines, calendar_view, gantt
+from adapters.console import calendar_lines, calendar_view, gantt, seen, ways
 from adapters.console.ask import Ask
 from adapters.console.calendar_lines import Maker, Node
 from adapters.console.calendar_view import View
@@ -22,8 +23,11 @@ NODES: Final = 20
 OPEN: Final = 32
 """As many devices are shown one by one; of more, each node is one row that can be unfolded."""
 
+PAGES_READ: Final = 5
+"""Of a thousand bookings or devices each; a chart of more is told to be cut."""
+
 MOST: Final = 1000
-"""Bookings of one node, or of all where nodes are not told apart."""
+"""Allocations whose nodes' names are looked up."""
 
 LISTED: Final = 200
 """Rows of the table below the chart."""
@@ -68,10 +72,10 @@ def build(ask: Ask) -> dict[str, Any]:
     found = found or _booked(ask, view, wanted)
     reserving = _Reserving(pool_id, now, bool(pool_id and ask.offered("reservations.create", poolId=pool_id)))
     whose = found.hardware or wanted.scope == "fleet"
-    maker = Maker(view, now, reserving.address, tenants=whose)
+    rows = [booking for one in found.nodes for booking in one.bookings]
+    maker = Maker(view, now, reserving.address, tenants=whose, linked=_linked(ask, found, rows))
     for one in found.nodes:
         maker.node(one)
-    rows = [booking for one in found.nodes for booking in one.bookings]
     return {
         "view": view,
         "today": now,
@@ -92,6 +96,12 @@ def build(ask: Ask) -> dict[str, Any]:
         "times": calendar_lines.times,
         "states": calendar_lines.STATES,
     }
+
+
+def _linked(ask: Ask, found: Found, rows: Iterable[Booking]) -> Container[str]:
+    """What the chart leads to: nodes of one's own and reservations that one may see."""
+    nodes = {one.id for one in found.nodes} if found.hardware else set()
+    return ways.of(ask, nodes | {one.reservation_id for one in rows if one.reservation_id}).things
 
 
 def _now(ask: Ask) -> int:
@@ -142,35 +152,49 @@ def _hardware(ask: Ask, view: View, wanted: Wanted, node: Any, gap_ms: int) -> F
     if not nodes:
         return None
     nodes.sort(key=lambda one: (one["name"], one["id"]))
-    devices = {one["id"]: calendar_lines.labels(_devices(ask, one["id"], wanted)) for one in nodes}
+    ids = [one["id"] for one in nodes]
+    by_node = _devices(ask, ids, wanted)
+    devices = {id: calendar_lines.labels(by_node[id]) for id in ids}
     few = sum(map(len, devices.values())) <= OPEN or node is not None
-    opened = _opened(wanted.open, [one["id"] for one in nodes], few=few)
-    made, cut = [], False
-    for one in nodes:
-        bookings, known_until = _bookings(ask, view, wanted, one["id"])
-        cut = cut or known_until is not None
-        made.append(
-            Node(
-                id=one["id"],
-                name=one["name"],
-                href=f"/nodes/{one['id']}",
-                devices=devices[one["id"]],
-                bookings=_of_class(bookings, devices[one["id"]], wanted),
-                known_until=known_until,
-                blocked=_blocked(one),
-                gap_ms=gap_ms,
-                open=one["id"] in opened,
-                toggle=",".join(sorted(opened ^ {one["id"]})) or "none",
-            )
+    opened = _opened(wanted.open, ids, few=few)
+    booked, known_until = _bookings(ask, view, wanted, ids)
+    bookings = _by_node(booked)
+    made = [
+        Node(
+            id=one["id"],
+            name=one["name"],
+            devices=devices[one["id"]],
+            bookings=_of_class(bookings[one["id"]], devices[one["id"]], wanted),
+            known_until=known_until,
+            blocked=_blocked(one),
+            gap_ms=gap_ms,
+            open=one["id"] in opened,
+            toggle=",".join(sorted(opened ^ {one["id"]})) or "none",
         )
-    return Found(tuple(made), cut, following, hardware=True)
+        for one in nodes
+    ]
+    return Found(tuple(made), known_until is not None, following, hardware=True)
 
 
-def _devices(ask: Ask, node_id: str, wanted: Wanted) -> list[Mapping[str, Any]]:
-    listed = ask.if_may("devices.list", nodeId=node_id, bookable="true", scope=wanted.scope, limit=1000)
-    shown = (wanted.class_,) if wanted.class_ else GPUS
-    items = listed["items"] if listed else []
-    return [one for one in items if wanted.class_ == "all" or one["class"] in shown]
+def _devices(ask: Ask, node_ids: Sequence[str], wanted: Wanted) -> Mapping[str, list[Mapping[str, Any]]]:
+    """Those of the class that is shown, by their nodes."""
+    found: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    if not ask.may("devices.list", scope=wanted.scope):
+        return found
+    class_ = "" if wanted.class_ == "all" else wanted.class_
+    fields = {"nodeId": list(node_ids), "class": class_, "bookable": "true", "scope": wanted.scope}
+    rows, _ = seen.whole(ask, "devices.list", PAGES_READ, **fields)
+    for one in rows:
+        if wanted.class_ or one["class"] in GPUS:
+            found[one["nodeId"]].append(one)
+    return found
+
+
+def _by_node(bookings: Iterable[Booking]) -> dict[str, list[Booking]]:
+    found: dict[str, list[Booking]] = defaultdict(list)
+    for one in bookings:
+        found[one.node_id].append(one)
+    return found
 
 
 def _of_class(bookings: Sequence[Booking], devices: Mapping[str, str], wanted: Wanted) -> tuple[Booking, ...]:
@@ -197,19 +221,20 @@ def _blocked(node: Mapping[str, Any]) -> tuple[str, int] | None:
     return ", ".join(one["reason"] for one in reasons), min(one["since"] for one in reasons)
 
 
-def _bookings(ask: Ask, view: View, wanted: Wanted, node_id: str = "") -> tuple[list[Booking], int | None]:
+def _bookings(ask: Ask, view: View, wanted: Wanted, node_ids: Sequence[str] = ()) -> tuple[list[Booking], int | None]:
     """Those of the window, and up to when they are all of them where there are more than are shown."""
-    answer = ask(
+    rows, more = seen.whole(
+        ask,
         "bookings.list",
+        PAGES_READ,
         scope=wanted.scope,
-        poolId="" if node_id else wanted.pool_id,
-        nodeId=node_id or wanted.node_id,
+        poolId="" if node_ids else wanted.pool_id,
+        nodeId=list(node_ids) or ([wanted.node_id] if wanted.node_id else None),
         tenantId=wanted.tenant_id,
         **{"from": view.window.from_, "until": view.window.until},
-        limit=MOST,
     )
-    found = msgspec.convert(answer["items"], list[Booking])
-    if not answer.get("nextCursor"):
+    found = msgspec.convert(rows, list[Booking])
+    if not more:
         return found, None
     in_order = ask.as_of is None and found
     return found, max(found[-1].from_, view.window.from_) if in_order else view.window.from_
@@ -220,9 +245,7 @@ def _booked(ask: Ask, view: View, wanted: Wanted) -> Found:
     bookings, known_until = _bookings(ask, view, wanted)
     placed = ask.if_may("allocations.list", scope=wanted.scope, poolId=wanted.pool_id, order="desc", limit=MOST)
     names = {one["nodeId"]: one["nodeName"] for one in placed["items"]} if placed else {}
-    by_node: dict[str, list[Booking]] = {}
-    for one in bookings:
-        by_node.setdefault(one.node_id, []).append(one)
+    by_node = _by_node(bookings)
     ids = sorted(by_node, key=lambda id: (names.get(id, ""), id))
     nodes = (Node(id=id, name=names.get(id, id), bookings=by_node[id], known_until=known_until) for id in ids)
     return Found(tuple(nodes), cut=known_until is not None)

@@ -22,7 +22,6 @@ def one(ask: Ask) -> dict[str, Any]:
     return {
         "of": shown,
         "may": ask.offered("flavors.retire") if mine else set(),
-        "story": mine and seen.may_see_story(ask),
         "title": f"Flavor {shown['name']}",
         "live": shown["id"],
     }

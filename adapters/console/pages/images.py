@@ -35,7 +35,6 @@ def one(ask: Ask) -> dict[str, Any]:
         "may": ask.offered("images.sign", "images.retire", id=id) if mine and there else set(),
         "may_upload": ask.as_of is None and mine and shown["state"] == "registered" and ask.may("images.upload", id=id),
         "may_start": ask.as_of is None and shown["state"] == "stored" and ask.may("instances.create"),
-        "story": mine and seen.may_see_story(ask),
         "title": f"Image {shown['name']} {shown['imageVersion']}",
         "live": id,
     }

@@ -34,10 +34,8 @@ def one(ask: Ask) -> dict[str, Any]:
         "pool": pool,
         "project": seen.names(ask, "projects").get(shown["projectId"]) if shown["projectId"] else None,
         "may": ask.offered(*takes(shown), id=id) if mine else set(),
-        "node_seen": shown["nodeId"] is not None and ask.may("nodes.get", id=shown["nodeId"]),
         "console": ask.if_may("instances.console", id=id) if mine else None,
         "goes_on": ask.as_of is None and shown["state"] in WRITES,
-        "story": seen.may_see_story(ask),
         "title": f"Instance {shown['name']}",
         "live": f"{id} {shown['reservationId'] or ''}",
     }

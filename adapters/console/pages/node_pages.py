@@ -38,7 +38,7 @@ def now_page(ask: Ask) -> dict[str, Any]:
     story = _story(ask, id, LATELY)
     at = _instant(ask, story)
     devices = ask.if_may("nodes.devices", id=id)
-    bookings = _listed(ask, "bookings.list", nodeId=id, **{"from": str(at)})
+    bookings = _listed(ask, "bookings.list", nodeId=[id], **{"from": str(at)})
     allocations = [one for one in _listed(ask, "allocations.list", nodeId=id) if one["state"] != "released"]
     shown = _around(ask, node, "")
     return {
@@ -134,7 +134,7 @@ def _commands(ask: Ask, id: str, most: str) -> list[dict[str, Any]]:
     return _listed(ask, "commands.list", nodeId=id, order="desc", limit=most)
 
 
-def _listed(ask: Ask, operation: str, **fields: str) -> list[dict[str, Any]]:
+def _listed(ask: Ask, operation: str, **fields: str | list[str]) -> list[dict[str, Any]]:
     """What the caller may see of it, as wide as it may look."""
     answer = ask.if_may(operation, **{"limit": MOST, "scope": ask.widest(operation), **fields})
     return list(answer["items"]) if answer else []

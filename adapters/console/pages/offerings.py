@@ -2,7 +2,6 @@
 
 from typing import Any, Final
 
-from adapters.console import seen
 from adapters.console.ask import Ask
 from adapters.console.page import Page
 from adapters.console.pages import pools
@@ -19,7 +18,6 @@ def one(ask: Ask) -> dict[str, Any]:
         "pool": pool,
         "sold": pools.sold(pool) if pool else pools.RESOURCES,
         "may": ask.offered("pools.offer", "pools.withdraw", id=shown["poolId"]) if runs else set(),
-        "story": seen.may_see_story(ask),
         "title": f"Offering to {shown['tenantId']}",
         "live": f"{shown['id']} rsv",
     }

@@ -60,7 +60,6 @@ def one(ask: Ask) -> dict[str, Any]:
         "sold": sold(shown),
         "checks": get_args(node_command.Check),
         "slices": range(SLICES),
-        "story": seen.may_see_story(ask),
         "title": f"Pool {shown['name']}",
         "live": f"{id} rsv poff node",
     }

@@ -42,7 +42,6 @@ def one(ask: Ask) -> dict[str, Any]:
         "instances": seen.several(ask, "instances.list", projectId=id, order="desc", limit=SHOWN),
         "may": ask.offered("projects.archive", id=id) | _limits(ask) if takes else set(),
         "resources": quotas.RESOURCES,
-        "story": seen.may_see_story(ask),
         "title": f"Project {shown['name']}",
         "live": f"{id} rsv inst quota:{id} budget:{id}",
     }

@@ -30,7 +30,6 @@ def one(ask: Ask) -> dict[str, Any]:
     mine = shown["tenantId"] == ask.session.tenant_id
     scope = "tenant" if mine else "fleet"
     pool = ask.if_may("pools.get", id=shown["poolId"])
-    nodes = [a["nodeId"] for a in shown["allocations"] if ask.may("nodes.get", id=a["nodeId"])]
     extensions = ask.if_may("extensions.list", reservationId=id, scope=scope, order="desc", limit=20)
     return {
         "of": shown,
@@ -41,11 +40,9 @@ def one(ask: Ask) -> dict[str, Any]:
         "final": shown["state"] in ENDED,
         "may": _offered(ask, shown, pool, mine),
         "may_again": ask.as_of is None and mine and ask.may("reservations.create"),
-        "nodes": nodes,
         "extensions": None if extensions is None else extensions["items"],
         "spent": _spent(ask, id, scope),
         "booked": _booked(shown),
-        "story": seen.may_see_story(ask),
         "title": f"Reservation {id[:12]}…",
         "live": f"{id} ext {shown['instanceId'] or ''}",
     }

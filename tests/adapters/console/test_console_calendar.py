@@ -10,6 +10,10 @@ import pytest
 from signed import signed
 
 import given
+from adapters.console import ask
+from adapters.console.pages import calendar
+from adapters.registry import OPERATIONS
+from domain.operation import Operation
 
 DAY_MS = 86_400_000
 HOUR_MS = 3_600_000
@@ -186,3 +190,27 @@ def test_what_the_address_says_is_shown_as_text(plane: given.Plane) -> None:
     )
     assert "<script>alert" not in page
     assert '"><b>' not in page
+
+
+def test_a_look_asks_as_much_of_many_nodes_as_of_one(plane: given.Plane, day: Day) -> None:
+    asked: list[str] = []
+
+    def counted(operation: Operation, *call: Any) -> Any:
+        asked.append(operation.name)
+        return plane.wired.dispatcher(operation, *call)
+
+    console = ask.desk(OPERATIONS, counted, plane.wired.authorizer, plane.store)
+    session = plane.wired.authorizer.identify(plane.root.headers["authorization"].removeprefix("Bearer "))
+    assert session is not None
+    counts = []
+    for name, nodes in (("one", 1), ("many", 6)):
+        site_id = plane.site(name)
+        pool_id = plane.pool(site_id, name)
+        for n in range(nodes):
+            plane.node(site_id, pool_id, f"{name}-{n}")
+        asked.clear()
+        query = {"poolId": pool_id, "date": day.date, "waitFor": str(plane.settle())}
+        shown = calendar.build(ask.Ask(console, session, "", query, {}))
+        assert sum(line.label.startswith(name) for line in shown["lines"]) == nodes
+        counts.append(len(asked))
+    assert counts[0] == counts[1] < 10

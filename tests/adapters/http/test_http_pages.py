@@ -8,6 +8,7 @@ import pytest
 from litestar import get
 from prometheus_client import CollectorRegistry, Gauge
 
+from adapters.http.app import People
 from adapters.http.health import Health
 
 
@@ -89,5 +90,5 @@ def test_the_front_door_leads_to_the_schema_until_there_is_a_console(http: Any) 
     async def console() -> str:
         return "console"
 
-    with fake_api.client(console=lambda operations, wiring: [console]) as other:
+    with fake_api.client(console=lambda operations, wiring: People((console,))) as other:
         assert other.get("/").text == "console"

@@ -1,0 +1,94 @@
+"""Whatever a page links to is there for whoever looks: a crawl by everybody, who is refused nothing."""
+
+import html
+import re
+from collections import deque
+
+from signed import Browser, signed
+
+from given import Client, Plane
+
+WHO = ("operator", "auditor", "acme", "acme_user", "globex")
+MOST_OF_A_KIND = 2
+
+
+def world(plane: Plane) -> int:
+    """Two tenants on one pool, hardware of a tenant's own, refusals of things that are another's or never were."""
+    pool_id, (node_id, *_) = plane.fleet(nodes=2, gpus=4, quota=100)
+    mine = plane.acme.reserve(pool_id).json()["id"]
+    plane.activate(plane.acme, mine)
+    plane.offer(pool_id, "globex")
+    theirs = plane.globex.reserve(pool_id).json()["id"]
+    users = plane.acme_user.reserve(pool_id).json()["id"]
+    own(plane)
+    for client in (plane.acme, plane.globex, plane.acme_user, plane.operator):
+        for path in (f"/v1/reservations/{mine}", f"/v1/reservations/{theirs}", f"/v1/nodes/{node_id}"):
+            client.get(path)
+        client.get("/v1/nodes/node_01jzz0000000000000000000ab")
+        client.get("/v1/pools/no%20such%20pool")
+    plane.root.ok("POST", f"/v1/pools/{pool_id}/evict", {"reservationId": users, "reason": "it is ours"})
+    plane.root.ok("POST", f"/v1/nodes/{node_id}/cordon", {"reason": "fan"})
+    return plane.settle()
+
+
+def own(plane: Plane) -> None:
+    """Hardware of acme's, in a pool that is offered to globex, who has something there."""
+    site_id = plane.site("cellar", by=plane.acme, kind="custom")
+    pool_id = plane.pool(site_id, "own", by=plane.acme)
+    plane.node(site_id, pool_id, "metal", gpus=4, by=plane.acme, trust="tenant-owned")
+    plane.offer(pool_id, "globex", by=plane.acme)
+    assert plane.globex.reserve(pool_id).status_code == 201
+    assert plane.acme.reserve(pool_id, projectId=plane.project()).status_code == 201
+    vps_id = plane.pool(site_id, "vps", by=plane.acme, **{"class": "vps-host"})
+    plane.node(site_id, vps_id, "host", by=plane.acme, trust="tenant-owned")
+    plane.instance(vps_id, by=plane.acme, imageId=plane.image(plane.acme), flavorId=plane.flavor(by=plane.acme))
+
+
+class Crawl:
+    """Pages by where they were linked from; of addresses that differ by ids and parameters only, a few."""
+
+    def __init__(self, browser: Browser) -> None:
+        self._browser = browser
+        self._kinds: dict[str, int] = {}
+        self._seen: set[str] = set()
+        self._ahead: deque[tuple[str, str]] = deque()
+        self.refused: list[tuple[str, str, int]] = []
+
+    def from_(self, *paths: str) -> "Crawl":
+        for path in paths:
+            self._add(path, "")
+        while self._ahead:
+            path, linked_from = self._ahead.popleft()
+            answer = self._browser.get(path)
+            if answer.status_code != 200:
+                self.refused.append((path, linked_from, answer.status_code))
+            elif answer.headers["content-type"].startswith("text/html"):
+                for found in re.findall(r'\shref="(/[^"]*)"', answer.text):
+                    self._add(html.unescape(found), path)
+        return self
+
+    def _add(self, path: str, linked_from: str) -> None:
+        kind = " ".join(re.sub(r"=[^&]*|_[0-9a-z]{20,}.*", "", one) for one in (path, linked_from))
+        if path in self._seen or path.startswith(("/static/", "/schema")):
+            return
+        self._seen.add(path)
+        self._kinds[kind] = self._kinds.get(kind, 0) + 1
+        if self._kinds[kind] <= MOST_OF_A_KIND:
+            self._ahead.append((path, linked_from))
+
+    @property
+    def pages(self) -> int:
+        return len(self._seen)
+
+
+def test_every_link_leads_somewhere_and_following_it_is_no_refusal(plane: Plane) -> None:
+    position = world(plane)
+    before = len(plane.refusals())
+    refused = {}
+    for who in WHO:
+        client: Client = getattr(plane, who)
+        crawl = Crawl(signed(plane, client)).from_(f"/?waitFor={position}")
+        assert crawl.pages > 15
+        refused[who] = crawl.refused
+    assert refused == {who: [] for who in WHO}
+    assert len(plane.refusals()) == before
