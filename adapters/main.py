@@ -222,7 +222,8 @@ class Plane:
         )
 
     def _console(self, operations: Mapping[str, Operation], wiring: routes.Wiring) -> Sequence[ControllerRouterHandler]:
-        desk = ask.desk(operations, wiring.dispatch, self.authorizer, self.store.resolve)
+        dispatch, reading = wiring.dispatch, self.dispatcher.reading
+        desk = ask.desk(operations, dispatch, reading, self.authorizer, self.store.resolve)
         return console.handlers(desk, Cookies(self.instance_key.cookies), wiring)
 
 

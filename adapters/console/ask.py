@@ -13,6 +13,7 @@ from domain.access import Authorizer, Resource, Session
 from domain.operation import Call, Operation, Reading
 
 from . import forms
+from .look import Look
 
 _PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
 _POSITION: Final = re.compile(r"@?[0-9]{1,18}")
@@ -23,21 +24,30 @@ Resolve = Callable[[str, str, str], Resource | None]
 """Tenant, type and id to the thing as that tenant sees it."""
 
 
+ReadBy = Callable[[Authorizer, Callable[[], bool]], routes.Dispatch]
+"""By whom it is decided, and whether refusals are recorded now, to what answers queries."""
+
+
 class Desk(Struct, frozen=True):
     """What all pages ask: the operations with their shapes, and who decides."""
 
     operations: Mapping[str, Operation]
     shapes: Mapping[str, decode.Shape]
     dispatch: routes.Dispatch
+    reading: ReadBy
     authorizer: Authorizer
     resolve: Resolve
 
 
 def desk(
-    operations: Mapping[str, Operation], dispatch: routes.Dispatch, authorizer: Authorizer, resolve: Resolve
+    operations: Mapping[str, Operation],
+    dispatch: routes.Dispatch,
+    reading: ReadBy,
+    authorizer: Authorizer,
+    resolve: Resolve,
 ) -> Desk:
     shapes = {name: decode.Shape(operation) for name, operation in operations.items()}
-    return Desk(operations, shapes, dispatch, authorizer, resolve)
+    return Desk(operations, shapes, dispatch, reading, authorizer, resolve)
 
 
 class Ask:
@@ -52,7 +62,9 @@ class Ask:
     ) -> None:
         self._desk = desk
         self._request_id = request_id
-        self._may: dict[tuple[str, str, str], bool] = {}
+        self._things: dict[tuple[str, str], Resource | None] = {}
+        self.look = Look(desk.authorizer, session)
+        self._dispatch = desk.reading(self.look, lambda: not self.look.guessing)
         self.session = session
         self.query = query
         self.path = path
@@ -71,7 +83,7 @@ class Ask:
         elif self.wait_for is not None and issubclass(operation.request, Reading):
             found.setdefault("waitFor", self.wait_for)
         request = decode.request_of_text(self._desk.shapes[name], found)
-        answer = self._desk.dispatch(operation, request, Call(session=self.session, request_id=self._request_id))
+        answer = self._dispatch(operation, request, Call(session=self.session, request_id=self._request_id))
         self.position = max(self.position, answer.position or 0)
         return msgspec.json.decode(msgspec.json.encode(answer.body))
 
@@ -106,20 +118,19 @@ class Ask:
         id_ = _PLACEHOLDER.sub(lambda match: self._filled(match[1], fields), named)
         if type_ == "compute-tenant" and fields.get("scope") == "fleet":
             type_, id_ = "compute-fleet", "global"
-        asked = (operation.action, type_, id_)
-        if asked not in self._may:
-            self._may[asked] = self._verdict(*asked)
-        return self._may[asked]
+        if not id_:
+            return self.look.may_some(operation.action, type_)
+        thing = self._thing(type_, id_)
+        return thing is not None and self.look.allowed(self.session, [(operation.action, thing)])[0]
+
+    def _thing(self, type_: str, id_: str) -> Resource | None:
+        if (type_, id_) not in self._things:
+            found = self._desk.resolve(self.session.tenant_id, type_, id_) if id_.isprintable() else None
+            self._things[type_, id_] = found
+        return self._things[type_, id_]
 
     def _filled(self, field: str, fields: Mapping[str, Any]) -> str:
         return self.session.tenant_id if field == "acting" else str(fields.get(field) or "")
-
-    def _verdict(self, action: str, type_: str, id_: str) -> bool:
-        authorizer = self._desk.authorizer
-        if not id_:
-            return authorizer.plan(self.session, action, type_).kind != "never"
-        thing = self._desk.resolve(self.session.tenant_id, type_, id_) if id_.isprintable() else None
-        return thing is not None and authorizer.allowed(self.session, action, [thing])[0]
 
 
 def as_of(text: str) -> str | None:

@@ -63,13 +63,23 @@ class Console:
         try:
             if isinstance(of, File):
                 packed = "gzip" in at.headers.get(b"accept-encoding", "")
-                return answers.file(of.media_type, of.build(ask), of.filename, packed)
-            shown = of.build(ask)
-            return answers.page(of.template, {**frame.around(of, ask, at, here, self._navigation), **shown})
+                return answers.file(of.media_type, ask.look.run(lambda: of.build(ask)), of.filename, packed)
+            return answers.page(of.template, ask.look.run(lambda: self._built(of, ask, at, here)))
         except errors.Refusal as refusal:
             page = of if isinstance(of, Page) else table.PAGES[0]
-            around = frame.around(page, ask, at, here, self._navigation)
-            return answers.refusal(refusal, around, part=at.part or isinstance(of, File))
+            return answers.refusal(refusal, self._around(page, ask, at, here), part=at.part or isinstance(of, File))
+
+    def _built(self, of: Page, ask: Ask, at: Visit, here: str) -> dict[str, Any]:
+        around = frame.around(of, ask, at, here, self._navigation)
+        shown = of.build(ask)
+        return {**around, "position": ask.position, **shown}
+
+    def _around(self, of: Page, ask: Ask, at: Visit, here: str) -> dict[str, Any]:
+        """Around a refusal; bare where nobody tells what else there is to see."""
+        try:
+            return ask.look.run(lambda: frame.around(of, ask, at, here, self._navigation))
+        except errors.Refusal:
+            return {**frame.bare(at, here, "Problem"), "form": ""}
 
     def doing(self) -> HTTPRouteHandler:
         """Every operation that changes something, by a form whose fields are the operation's own."""
@@ -133,7 +143,7 @@ class Console:
                 call = Call(session=session, request_id=REQUEST_ID.get() or "")
 
                 def feed() -> Any:
-                    found = {"scope": ask.widest(operation.name), "after": after}
+                    found = {"scope": ask.look.run(lambda: ask.widest(operation.name)), "after": after}
                     asked = decode.request_of_text(self._desk.shapes[operation.name], found)
                     return self._desk.dispatch(operation, asked, call).body
 

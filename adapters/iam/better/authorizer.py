@@ -14,7 +14,7 @@ from adapters.iam.better import identity, planning
 from adapters.iam.better.answers import Code, Failed, Unknown
 from adapters.iam.better.client import Client
 from domain import access, errors
-from domain.access import Decision, Foresight, Plan, Resource, Session
+from domain.access import Check, Decision, Foresight, Plan, Resource, Session
 
 log = logging.getLogger(__name__)
 
@@ -34,14 +34,14 @@ class _Named(Struct, frozen=True):
     id: str
 
 
-class _Check(Struct, frozen=True):
+class _Checked(Struct, frozen=True):
     action: str
     resource: _Named
     allowed: bool
 
 
 class _Checks(Struct, frozen=True):
-    results: list[_Check]
+    results: list[_Checked]
 
 
 class BetterIam:
@@ -97,15 +97,15 @@ class BetterIam:
             return Plan("never")
         return planning.plan_of(planned, (session.tenant_id, action, type))
 
-    def allowed(self, session: Session, action: str, resources: Sequence[Resource]) -> Sequence[bool]:
+    def allowed(self, session: Session, checks: Sequence[Check]) -> Sequence[bool]:
         found: list[bool] = []
-        for start in range(0, len(resources), CHECKS):
-            found += self._checked(session, action, resources[start : start + CHECKS])
+        for start in range(0, len(checks), CHECKS):
+            found += self._checked(session, checks[start : start + CHECKS])
         return found
 
-    def _checked(self, session: Session, action: str, chunk: Sequence[Resource]) -> list[bool]:
+    def _checked(self, session: Session, chunk: Sequence[Check]) -> list[bool]:
         """One thing that Better IAM cannot find spoils the whole batch: halves of it tell which (iam.md §8)."""
-        checks = [{"action": action, "resource": _named(one)} for one in chunk]
+        checks = [{"action": action, "resource": _named(resource)} for action, resource in chunk]
         body = {"tenantId": session.tenant_id, "checks": checks}
         try:
             answered = self._client.call("authorizeMany", body, _Checks, bearer(session)).results
@@ -113,8 +113,8 @@ class BetterIam:
             if no.code != "RESOURCE_MISMATCH" or len(chunk) == 1:
                 return [False] * len(chunk)
             half = len(chunk) // 2
-            return self._checked(session, action, chunk[:half]) + self._checked(session, action, chunk[half:])
-        asked = [(action, one.type, one.id) for one in chunk]
+            return self._checked(session, chunk[:half]) + self._checked(session, chunk[half:])
+        asked = [(action, resource.type, resource.id) for action, resource in chunk]
         if [(one.action, one.resource.type, one.resource.id) for one in answered] != asked:
             raise Unknown("its answers are to other questions")
         return [one.allowed for one in answered]

@@ -212,7 +212,7 @@ def test_one_confirmation_is_good_for_one_authorize(server: Server, authorizer: 
     robot = session(authorizer, token)
     assert not authorizer.authorize(robot, CREATE, RESERVATION).allowed
     server.iam.confirm(token, CREATE, "compute-reservation/rsv_1")
-    assert authorizer.allowed(robot, CREATE, [RESERVATION]) == [False]
+    assert authorizer.allowed(robot, [(CREATE, RESERVATION)]) == [False]
     assert authorizer.foresee(robot, CREATE, RESERVATION).verdict == "denied"
     assert authorizer.authorize(robot, CREATE, RESERVATION).allowed
     assert not authorizer.authorize(robot, CREATE, RESERVATION).allowed
@@ -222,13 +222,13 @@ def test_many_things_are_asked_about_in_chunks_and_one_that_is_gone_spoils_none(
     server: Server, authorizer: BetterIam
 ) -> None:
     alice = session(authorizer, server.iam.sign_in("alice", "acme", "tenant-user"))
-    things = [Resource("compute-reservation", f"rsv_{n}", "acme", {}) for n in range(120)]
-    assert authorizer.allowed(alice, READ, things) == [True] * 120
+    things = [(READ, Resource("compute-reservation", f"rsv_{n}", "acme", {})) for n in range(120)]
+    assert authorizer.allowed(alice, things) == [True] * 120
     assert server.iam.count("authorizeMany") == 3
-    things[70] = Resource("compute-reservation", "gone_1", "acme", {})
+    things[70] = READ, Resource("compute-reservation", "gone_1", "acme", {})
     expected = [True] * 70 + [False] + [True] * 49
-    assert authorizer.allowed(alice, READ, things) == expected
-    assert authorizer.allowed(alice, READ, []) == []
+    assert authorizer.allowed(alice, things) == expected
+    assert authorizer.allowed(alice, []) == []
     assert server.iam.count("authorize") == 0
 
 
@@ -238,7 +238,7 @@ def test_answers_to_other_questions_are_none(server: Server, authorizer: BetterI
     for results in ([], [other], [other, other], [{"allowed": True}]):
         server.fail("authorizeMany", faults.data({"results": results}))
         with pytest.raises(Unknown):
-            authorizer.allowed(alice, READ, [RESERVATION])
+            authorizer.allowed(alice, [(READ, RESERVATION)])
 
 
 def test_a_plan_says_what_a_list_may_show(server: Server, authorizer: BetterIam) -> None:
