@@ -49,7 +49,6 @@ def see(path: str, *, part: bool, headers: Headers | None = None) -> respond.Rep
 def refusal(found: errors.Refusal, shown: Mapping[str, Any], *, part: bool) -> respond.Reply:
     """What went wrong and what to do, as a page or as a part of one."""
     status = status_of(found)
-    kept = [(name, value) for name, value in problems.headers(found) if name != b"content-type"]
     said = {
         "status": status,
         "code": found.code,
@@ -59,7 +58,12 @@ def refusal(found: errors.Refusal, shown: Mapping[str, Any], *, part: bool) -> r
         "advice": _ADVICE.get(found.code, ""),
     }
     template = "part/problem.html" if part else "problem.html"
-    return page(template, {**shown, "problem": said}, status, kept)
+    return page(template, {**shown, "problem": said}, status, kept(found))
+
+
+def kept(found: errors.Refusal) -> Headers:
+    """What a refusal says in headers, such as when to come back."""
+    return [(name, value) for name, value in problems.headers(found) if name != b"content-type"]
 
 
 _ADVICE: Final = {
@@ -67,7 +71,7 @@ _ADVICE: Final = {
     "ACCESS_DENIED": "Ask whoever administers your tenant for this action.",
     "STALE_VERSION": "Somebody else changed it meanwhile. Look at it again, then decide again.",
     "PROJECTION_BEHIND": "The lists are catching up with the log. Load the page again in a moment.",
-    "UNAVAILABLE": "The server or its database is not ready. Load the page again in a moment.",
+    "UNAVAILABLE": "Nothing was changed. Try again in a moment; if it lasts, tell whoever runs the platform.",
     "RATE_LIMITED": "Wait a moment, then load the page again.",
     "HISTORY_PRUNED": "Lists keep their past for a limited time. A thing's story, under Audit, begins at its start.",
     "INTERNAL": "Report it with the request id.",

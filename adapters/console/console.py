@@ -24,6 +24,11 @@ from .visit import Visit
 
 _PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
 SIGN_IN: Final = "/sign-in"
+NOBODY: Final = Visit({}, "", False, False)
+_ENDED: Final = {
+    "page": "The token that you signed in with is expired or revoked. Sign in with a new one.",
+    "form": "The token that you signed in with is expired or revoked, so what you sent was not done. Sign in anew.",
+}
 Asked = Request[Any, Any, Any]
 
 
@@ -43,14 +48,18 @@ class Console:
     def page(self, of: Page | File) -> HTTPRouteHandler:
         @get(_PLACEHOLDER.sub(r"{\1:str}", of.path), name=of.name)
         async def show(request: Asked) -> ASGIApp:
-            here = request.scope["path"]
+            at, here = NOBODY, request.scope["path"]
+            address = _address(here, request.scope["query_string"])
             try:
-                at = await self._arrive(request, read=True)
-                if at.session is None:
-                    return _to_sign_in(at, here, request.scope["query_string"])
-                return await self._wiring.workers.run(lambda: self._shown(of, at, request, here))
+                at = visit.bearing(self._cookies, request.scope)
+                seen = await visit.arrive(self._wiring, at, request.scope, read=True)
+                if seen.session is None:
+                    return _to_sign_in(at, address)
+                return await self._wiring.workers.run(lambda: self._shown(of, seen, request, here))
+            except errors.Unauthenticated:
+                return _to_sign_in(at, address)
             except errors.Refusal as refusal:
-                return answers.refusal(refusal, _nobody(here), part=True)
+                return answers.refusal(refusal, _problem(at, here, address), part=at.part)
 
         return show
 
@@ -59,15 +68,18 @@ class Console:
         try:
             ask = self._ask(at, query, request.scope["path_params"])
         except errors.Refusal as refusal:
-            return answers.refusal(refusal, {**frame.bare(at, here, "Problem"), "form": ""}, part=at.part)
+            return answers.refusal(refusal, frame.bare(at, here, "Problem"), part=at.part)
         try:
             if isinstance(of, File):
                 packed = "gzip" in at.headers.get(b"accept-encoding", "")
                 return answers.file(of.media_type, ask.look.run(lambda: of.build(ask)), of.filename, packed)
             return answers.page(of.template, ask.look.run(lambda: self._built(of, ask, at, here)))
+        except errors.Unauthenticated:
+            raise
         except errors.Refusal as refusal:
             page = of if isinstance(of, Page) else table.PAGES[0]
-            return answers.refusal(refusal, self._around(page, ask, at, here), part=at.part or isinstance(of, File))
+            around = self._around(page, ask, at, here) | {"again": _address(here, request.scope["query_string"])}
+            return answers.refusal(refusal, around, part=at.part)
 
     def _built(self, of: Page, ask: Ask, at: Visit, here: str) -> dict[str, Any]:
         around = frame.around(of, ask, at, here, self._navigation)
@@ -79,26 +91,27 @@ class Console:
         try:
             return ask.look.run(lambda: frame.around(of, ask, at, here, self._navigation))
         except errors.Refusal:
-            return {**frame.bare(at, here, "Problem"), "form": ""}
+            return frame.bare(at, here, "Problem")
 
     def doing(self) -> HTTPRouteHandler:
         """Every operation that changes something, by a form whose fields are the operation's own."""
 
         @post("/do/{name:str}", name="console.do", status_code=200)
         async def do(request: Asked) -> ASGIApp:
-            at, back = None, visit.HOME
+            at, back = NOBODY, visit.HOME
             try:
-                at = await self._arrive(request, read=False)
+                at = visit.bearing(self._cookies, request.scope)
+                back = visit.came_from(at)
+                at = await visit.arrive(self._wiring, at, request.scope, read=False)
                 if at.session is None:
-                    return _to_sign_in(at, visit.HOME, b"")
+                    return _to_sign_in(at, back, ended="form")
                 pairs = await visit.form(request.receive, at)
                 own = {name: value for name, value in pairs if name.startswith("_")}
-                back = visit.within(own.get("_back"))
+                back = visit.within(own.get("_back") or back)
                 made = self._form(request.scope["path_params"]["name"], pairs)
                 return await self._wiring.workers.run(lambda: self._done(*made, at, own))
             except errors.Refusal as refusal:
-                around = frame.bare(at, back, "Refused") if at else _nobody(back)
-                return answers.refusal(refusal, around, part=at is not None and at.part)
+                return answers.refusal(refusal, frame.bare(at, back, "Refused"), part=at.part)
 
         return do
 
@@ -135,7 +148,8 @@ class Console:
         @get("/live", name="console.live")
         async def listen(request: Asked) -> ASGIApp:
             try:
-                at = await self._arrive(request, read=True)
+                at = visit.bearing(self._cookies, request.scope)
+                at = await visit.arrive(self._wiring, at, request.scope, read=True)
                 if at.session is None:
                     raise errors.Unauthenticated("sign in again")
                 session, ask = at.session, self._ask(at, {}, {})
@@ -157,35 +171,45 @@ class Console:
     def signing(self) -> list[HTTPRouteHandler]:
         @get(SIGN_IN, name="console.sign-in")
         async def show(request: Asked) -> ASGIApp:
+            at, query = NOBODY, _query(request.scope["query_string"])
+            then = visit.within(query.get("then"))
             try:
-                at = await self._arrive(request, read=True)
+                at = visit.bearing(self._cookies, request.scope)
+                at = await visit.arrive(self._wiring, at, request.scope, read=True)
             except errors.Refusal as refusal:
-                return answers.refusal(refusal, _nobody(SIGN_IN), part=False)
-            then = visit.within(_query(request.scope["query_string"]).get("then"))
+                return answers.refusal(
+                    refusal, _problem(at, SIGN_IN, _address(SIGN_IN, request.scope["query_string"])), part=False
+                )
             if at.session is not None:
                 return answers.see(then, part=at.part)
-            return answers.page("sign-in.html", {**frame.bare(at, SIGN_IN, "Sign in"), "then": then, "wrong": ""})
+            said = {"then": then, "wrong": "", "ended": _ENDED.get(query.get("ended", ""), "")}
+            return answers.page("sign-in.html", {**frame.bare(at, SIGN_IN, "Sign in"), **said})
 
         @post(SIGN_IN, name="console.signing-in", status_code=200)
         async def sign_in(request: Asked) -> ASGIApp:
-            at = Visit({}, "", False, False)
+            at, then = NOBODY, visit.HOME
             try:
                 at = visit.stranger(request.scope)
                 fields = dict(await visit.form(request.receive, at))
-                return await self._signed_in(at, fields.get("token", "").strip(), visit.within(fields.get("then")))
+                then = visit.within(fields.get("then"))
+                return await self._signed_in(at, fields.get("token", "").strip(), then)
             except errors.Refusal as refusal:
-                shown = {**frame.bare(at, SIGN_IN, "Sign in"), "then": visit.HOME, "wrong": refusal.detail}
-                return answers.page("sign-in.html", shown, answers.status_of(refusal))
+                said = {"then": then, "wrong": refusal.detail, "ended": ""}
+                shown = {**frame.bare(at, SIGN_IN, "Sign in"), **said}
+                return answers.page("sign-in.html", shown, answers.status_of(refusal), answers.kept(refusal))
 
         @post("/sign-out", name="console.sign-out", status_code=200)
         async def sign_out(request: Asked) -> ASGIApp:
+            """Nobody is asked whose the cookie was: it goes, whoever decides and whatever the token still opens."""
             try:
-                at = await self._arrive(request, read=True)
+                at = visit.bearing(self._cookies, request.scope)
+                if at.ticket is None:
+                    self._wiring.limiter.admit_stranger(at.address)
                 await visit.form(request.receive, at)
                 gone = cookie.header("", at.secure, seconds=0)
                 return answers.see(SIGN_IN, part=at.part, headers=[(b"set-cookie", gone)])
             except errors.Refusal as refusal:
-                return answers.refusal(refusal, _nobody(SIGN_IN), part=False)
+                return answers.refusal(refusal, frame.bare(NOBODY, SIGN_IN, "Problem"), part=False)
 
         return [show, sign_in, sign_out]
 
@@ -199,21 +223,23 @@ class Console:
             raise errors.Unauthenticated("this token is too long for a cookie; use one of fewer claims")
         return answers.see(then, part=at.part, headers=[(b"set-cookie", cookie.header(sealed, at.secure))])
 
-    async def _arrive(self, request: Asked, *, read: bool) -> Visit:
-        return await visit.arrive(self._wiring, self._cookies, request.scope, read=read)
-
     def _ask(self, at: Visit, query: dict[str, str], path: dict[str, str]) -> Ask:
         assert at.session is not None
         return Ask(self._desk, at.session, REQUEST_ID.get() or "", query, path)
 
 
-def _nobody(here: str) -> dict[str, Any]:
-    return frame.bare(Visit({}, "", False, False), here, "Problem")
+def _problem(at: Visit, here: str, address: str) -> dict[str, Any]:
+    return frame.bare(at, here, "Problem") | {"again": address}
 
 
-def _to_sign_in(at: Visit, here: str, query: bytes) -> respond.Reply:
-    then = here + (f"?{query.decode('ascii', 'replace')}" if query else "")
-    return answers.see(f"{SIGN_IN}?then={quote(then, safe='')}", part=at.part)
+def _to_sign_in(at: Visit, address: str, ended: str = "page") -> respond.Reply:
+    """And from there back; whoever has a cookie is told that its token is none any more."""
+    why = f"&ended={ended}" if at.ticket is not None else ""
+    return answers.see(f"{SIGN_IN}?then={quote(address, safe='')}{why}", part=at.part)
+
+
+def _address(here: str, query: bytes) -> str:
+    return here + (f"?{query.decode('ascii', 'replace')}" if query else "")
 
 
 def _query(raw: bytes) -> dict[str, str]:

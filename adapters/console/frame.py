@@ -63,14 +63,14 @@ def bare(visit: Visit, here: str, title: str) -> dict[str, Any]:
         "live": "",
         "position": 0,
         "now": int(time.time() * 1000),
-        "form": "",
+        "form": visit.ticket.form if visit.ticket else "",
+        "again": "",
         "plain": not visit.secure and visit.address not in ("127.0.0.1", "::1", ""),
     }
 
 
 def around(page: Page, ask: Ask, visit: Visit, here: str, navigation: Navigation) -> dict[str, Any]:
     """`here` is the page's path; `as_of` the past that it shows, as the API spells it, with an instant where known."""
-    assert visit.ticket is not None
     session = ask.session
     return {
         **bare(visit, here, page.title),
@@ -87,7 +87,6 @@ def around(page: Page, ask: Ask, visit: Visit, here: str, navigation: Navigation
         "began": navigation.began(ask) if page.past else None,
         "live": "" if ask.as_of is not None else " ".join(page.live) or "*",
         "position": ask.position,
-        "form": visit.ticket.form,
         "address": address,
     }
 
