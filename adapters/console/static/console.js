@@ -54,7 +54,7 @@
     const silent = Date.now() - heard > SILENCE_MS;
     const gone = lost !== null && Date.now() - lost > GRACE_MS;
     stale.hidden = !(silent || gone || why);
-    if (!stale.hidden) stale.textContent = `Not live: ${why || "nothing heard from the server"}, since ${clock(heard)}. Trying again; what you see may have changed.`;
+    if (!stale.hidden) stale.textContent = `Not live since ${clock(heard)}: ${why || "nothing is heard from the server; trying again"}. What you see may have changed.`;
     if (silent && source) { source.close(); source = null; listen(); }
   };
 
