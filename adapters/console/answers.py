@@ -71,7 +71,7 @@ _ADVICE: Final = {
     "ACCESS_DENIED": "Ask whoever administers your tenant for this action.",
     "STALE_VERSION": "Somebody else changed it meanwhile. Look at it again, then decide again.",
     "PROJECTION_BEHIND": "The lists are catching up with the log. Load the page again in a moment.",
-    "UNAVAILABLE": "If it lasts, tell whoever runs the platform: its /health/ready and its log say more.",
+    "UNAVAILABLE": "If it lasts, tell whoever runs the platform: the log says more.",
     "RATE_LIMITED": "Wait a moment, then load the page again.",
     "HISTORY_PRUNED": "Lists keep their past for a limited time. A thing's story, under Audit, begins at its start.",
     "INTERNAL": "Report it with the request id.",
