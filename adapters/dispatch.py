@@ -1,9 +1,11 @@
 """From a decoded request to its answer: commands are performed, queries are read (architecture.md §4)."""
 
+import copy
 from collections.abc import Callable
 from typing import Any, Final
 
 import psycopg
+from msgspec.structs import replace
 
 from adapters.books import Library
 from adapters.postgres import rebuild
@@ -15,7 +17,7 @@ from commands import unit
 from commands.gatekeeper import Gatekeeper
 from commands.ports import Ports
 from domain import errors
-from domain.access import Resource, Session
+from domain.access import Authorizer, Resource, Session
 from domain.operation import Answer, Call, Operation, Reading, Request
 from projections import table
 from queries import past
@@ -63,6 +65,21 @@ class Dispatcher:
             return self._read(operation, request, call)
         except psycopg.Error as fault:
             translate(fault)
+
+    def reading(
+        self, authorizer: Authorizer, recording: Callable[[], bool]
+    ) -> Callable[[Operation, Any, Call], Answer]:
+        """What answers queries by the word of another who decides; refusals are recorded while `recording` says so."""
+        made = copy.copy(self)
+        made.ports = replace(self.ports, authorizer=authorizer)
+        made.gatekeeper = self.gatekeeper.by(authorizer, recording)
+
+        def read(operation: Operation, request: Request, call: Call) -> Answer:
+            if not operation.is_query:
+                raise ValueError(f"{operation.name} changes something: it is not for looking")
+            return made(operation, request, call)
+
+        return read
 
     def expect(self, operation: Operation, request: Request, call: Call) -> Any:
         """What a body of bytes must be, for whoever may send it."""

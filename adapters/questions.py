@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 from domain import errors
-from domain.access import Authorizer, Foresight, Plan, Resource, Session
+from domain.access import Authorizer, Foresight, Plan, Resource, Session, checks
 
 T = TypeVar("T")
 
@@ -36,7 +36,7 @@ class Questions:
 
     def allowed(self, action: str, resources: Sequence[Resource]) -> Sequence[bool]:
         asked = ("allowed", action, tuple(resources))
-        return self._answered(asked, lambda: self._authorizer.allowed(self._session, action, resources))
+        return self._answered(asked, lambda: self._authorizer.allowed(self._session, checks(action, resources)))
 
     def foresee(self, action: str, resource: Resource) -> Foresight:
         asked = ("foresee", action, resource)

@@ -1,7 +1,6 @@
 """Extending and shortening: the end of a reservation moves, on the devices that it has (domain.md §5, Extend)."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Annotated, Final
 
 from msgspec import Meta, Struct
@@ -192,7 +191,7 @@ def _shown(unit: Unit, reservations: Sequence[access.Resource]) -> frozenset[str
     authorizer, session = unit.ports.authorizer, unit.session
     try:
         plan = authorizer.plan(session, SEE, RESERVATION)
-        verdicts = access.may(plan, reservations, partial(authorizer.allowed, session, SEE))
+        verdicts = access.may(plan, reservations, lambda some: authorizer.allowed(session, access.checks(SEE, some)))
     except errors.Unavailable:
         return frozenset()
     return frozenset(one.id for one, seen in zip(reservations, verdicts, strict=True) if seen)

@@ -1,7 +1,8 @@
 """Who may do what: resolve in the caller's tenant first, then decide, and keep a record of every no."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from threading import Lock
 from typing import Final
@@ -81,7 +82,14 @@ class Gatekeeper:
         self._refusals: dict[tuple[str, str, int], Refusals] = {}
         self._guard = Lock()
         self._counting = Lock()
+        self._recording: Callable[[], bool] = lambda: True
         self.in_turn = InTurn()
+
+    def by(self, authorizer: Authorizer, recording: Callable[[], bool]) -> "Gatekeeper":
+        """The same one, to whom another says what is allowed; it records refusals while `recording` says so."""
+        made = copy(self)
+        made._authorizer, made._recording = authorizer, recording
+        return made
 
     def foresee(self, operation: Operation, request: Request, call: Call, key: str | None) -> Ahead:
         """What performing it asks in any case: what it declares, or else what it is decided on.
@@ -176,6 +184,8 @@ class Gatekeeper:
 
     def refused(self, session: Session, action: str, resource: str, reason: str, request_id: str, digest: str) -> None:
         """Record a refusal; beyond 60 a minute of one identity they are counted, not listed (domain.md §9)."""
+        if not self._recording():
+            return
         who, minute = caller(session), self._store.now() // MINUTE_MS
         with self._guard:
             kept = self._refusals.setdefault((who.tenant_id, who.identity_id, minute), Refusals(who))

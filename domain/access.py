@@ -66,6 +66,15 @@ class Resource(Struct, frozen=True):
     parent_id: str | None = None
 
 
+Check = tuple[str, Resource]
+"""An action, and the thing that it would be done to."""
+
+
+def checks(action: str, resources: Sequence[Resource]) -> list[Check]:
+    """The same action on each thing."""
+    return [(action, resource) for resource in resources]
+
+
 class Decision(Struct, frozen=True):
     """An answer, why, and the SHA-256 hex of the access file that it was given under (domain.md §9).
 
@@ -156,5 +165,5 @@ class Authorizer(Protocol):
     def plan(self, session: Session, action: str, type: str) -> Plan:
         """What a list may show: agrees with `authorize` on every thing of the type in the session's tenant."""
 
-    def allowed(self, session: Session, action: str, resources: Sequence[Resource]) -> Sequence[bool]:
-        """Decides on existing things for reading, where no plan says it; uses up no confirmation (iam.md §6)."""
+    def allowed(self, session: Session, checks: Sequence[Check]) -> Sequence[bool]:
+        """Decides on existing things for looking at them; uses up no confirmation (iam.md §6)."""

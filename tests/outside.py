@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from commands.gatekeeper import Gatekeeper
 from domain import errors
-from domain.access import Decision, Foresight, Plan, Resource, Session
+from domain.access import Check, Decision, Foresight, Plan, Resource, Session
 from given import RESOLVER, Client, Plane
 
 Asked = tuple[str, str, dict[str, Any]]
@@ -90,8 +90,8 @@ class Outside:
         found: Plan = self._inner.plan(session, action, type)
         return found
 
-    def allowed(self, session: Session, action: str, resources: Sequence[Resource]) -> Sequence[bool]:
-        found: Sequence[bool] = self._inner.allowed(session, action, resources)
+    def allowed(self, session: Session, checks: Sequence[Check]) -> Sequence[bool]:
+        found: Sequence[bool] = self._inner.allowed(session, checks)
         return found
 
 

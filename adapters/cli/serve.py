@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import json
+import logging
 import os
 import signal
 import sys
@@ -19,6 +20,8 @@ from adapters.settings import Settings
 
 if TYPE_CHECKING:
     from adapters import main
+
+log = logging.getLogger(__name__)
 
 MAX_CONNECTIONS = 20_000
 """More than a gateway has sessions: callers of the API are not to wait for agents."""
@@ -203,6 +206,8 @@ def _resolver(settings: Settings) -> Any:
     from adapters.iam import resolver_key
 
     if settings.iam_resolver_key_file is None:
+        if settings.iam_url is not None:
+            log.warning("no --iam-resolver-key-file: Better IAM cannot ask here what it decides on, and refuses it all")
         return None
     try:
         return resolver_key.read(settings.iam_resolver_key_file)

@@ -59,7 +59,6 @@ def refusal(
     `back` is where the form stands that was sent, `again` whether its address may be loaded once more.
     """
     status = status_of(found)
-    kept = [(name, value) for name, value in problems.headers(found) if name != b"content-type"]
     said = {
         "status": status,
         "code": found.code,
@@ -74,10 +73,15 @@ def refusal(
         said |= {"detail": f"there is no page at {found.path!r}", "advice": _NO_PAGE}
     template = "part/problem.html" if part else "problem.html"
     titled = {**shown, "title": _HEADINGS.get(status, "This did not work"), "problem": said}
-    return page(template, titled, status, [*kept, (b"vary", b"accept")])
+    return page(template, titled, status, [*kept(found), (b"vary", b"accept")])
 
 
-_HEADINGS: Final = {403: "Not allowed", 404: "Not found", 405: "Not possible here"}
+def kept(found: errors.Refusal) -> Headers:
+    """What a refusal says in headers, such as when to come back."""
+    return [(name, value) for name, value in problems.headers(found) if name != b"content-type"]
+
+
+_HEADINGS: Final = {403: "Not allowed", 404: "Not found", 405: "Not possible here", 503: "Not just now"}
 _PASSING: Final = frozenset((429, 500, 503))
 _NO_PAGE: Final = "The address may be mistyped, or of another release. The pages that there are begin at Fleet."
 _ADVICE: Final = {
@@ -86,7 +90,7 @@ _ADVICE: Final = {
     "ACCESS_DENIED": "Ask whoever administers your tenant for this action.",
     "STALE_VERSION": "Somebody else changed it meanwhile. Look at it again, then decide again.",
     "PROJECTION_BEHIND": "The lists are catching up with the log. Load the page again in a moment.",
-    "UNAVAILABLE": "The server or its database is not ready. Load the page again in a moment.",
+    "UNAVAILABLE": "If it lasts, tell whoever runs the platform: the log says more.",
     "RATE_LIMITED": "Wait a moment, then load the page again.",
     "HISTORY_PRUNED": "Lists keep their past for a limited time. A thing's story, under Audit, begins at its start.",
     "INTERNAL": "Load the page again. If that does not help, its log tells the cause by this request's id.",

@@ -1,7 +1,7 @@
 """What a page asks: operations of the API, as whoever looks at it, now or as it was known then."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -14,6 +14,7 @@ from domain.access import Authorizer, Resource, Session
 from domain.operation import Call, Operation, Reading
 
 from . import forms
+from .look import Look
 
 _PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
 _POSITION: Final = re.compile(r"@?[0-9]{1,18}")
@@ -33,21 +34,30 @@ class Things(Protocol):
         """The states of streams with their versions, 0 of one that is not there."""
 
 
+ReadBy = Callable[[Authorizer, Callable[[], bool]], routes.Dispatch]
+"""By whom it is decided, and whether refusals are recorded now, to what answers queries."""
+
+
 class Desk(Struct, frozen=True):
     """What all pages ask: the operations with their shapes, and who decides."""
 
     operations: Mapping[str, Operation]
     shapes: Mapping[str, decode.Shape]
     dispatch: routes.Dispatch
+    reading: ReadBy
     authorizer: Authorizer
     things: Things
 
 
 def desk(
-    operations: Mapping[str, Operation], dispatch: routes.Dispatch, authorizer: Authorizer, things: Things
+    operations: Mapping[str, Operation],
+    dispatch: routes.Dispatch,
+    reading: ReadBy,
+    authorizer: Authorizer,
+    things: Things,
 ) -> Desk:
     shapes = {name: decode.Shape(operation) for name, operation in operations.items()}
-    return Desk(operations, shapes, dispatch, authorizer, things)
+    return Desk(operations, shapes, dispatch, reading, authorizer, things)
 
 
 class Ask:
@@ -62,7 +72,9 @@ class Ask:
     ) -> None:
         self._desk = desk
         self._request_id = request_id
-        self._may: dict[tuple[str, str, str], bool] = {}
+        self._things: dict[tuple[str, str], Resource | None] = {}
+        self.look = Look(desk.authorizer, session)
+        self._dispatch = desk.reading(self.look, lambda: not self.look.guessing)
         self.session = session
         self.query = query
         self.path = path
@@ -81,7 +93,7 @@ class Ask:
         elif self.wait_for is not None and issubclass(operation.request, Reading):
             found.setdefault("waitFor", self.wait_for)
         request = decode.request_of_text(self._desk.shapes[name], found)
-        answer = self._desk.dispatch(operation, request, Call(session=self.session, request_id=self._request_id))
+        answer = self._dispatch(operation, request, Call(session=self.session, request_id=self._request_id))
         self.position = max(self.position, answer.position or 0)
         return msgspec.json.decode(msgspec.json.encode(answer.body))
 
@@ -108,17 +120,12 @@ class Ask:
         return any(verdicts) if operation.decided_inside else all(verdicts)
 
     def gettable(self, ids: Sequence[str]) -> dict[str, bool]:
-        """Of each thing that there is, whether the caller may get it; one question of each type that they are of."""
+        """Of each thing that there is, whether the caller may get it: one question."""
         found = self._desk.things.resolve_all(self.session.tenant_id, ids)
-        may = dict.fromkeys(found, False)
-        by_type: dict[str, list[Resource]] = {}
-        for thing in found.values():
-            if thing is not None:
-                by_type.setdefault(thing.type, []).append(thing)
-        for type_, things in by_type.items():
-            verdicts = self._desk.authorizer.allowed(self.session, catalog.GET[type_], things)
-            may |= {thing.id: verdict for thing, verdict in zip(things, verdicts, strict=True)}
-        return may
+        things = [thing for thing in found.values() if thing is not None]
+        verdicts = self.look.allowed(self.session, [(catalog.GET[thing.type], thing) for thing in things])
+        allowed = {thing.id for thing, verdict in zip(things, verdicts, strict=True) if verdict}
+        return {id: id in allowed for id in found}
 
     def load_all(self, streams: Sequence[str]) -> Sequence[Loaded]:
         """Their states, of whomever they are: for a page that asks what of them may be shown."""
@@ -133,20 +140,19 @@ class Ask:
         id_ = _PLACEHOLDER.sub(lambda match: self._filled(match[1], fields), named)
         if type_ == "compute-tenant" and fields.get("scope") == "fleet":
             type_, id_ = "compute-fleet", "global"
-        asked = (operation.action, type_, id_)
-        if asked not in self._may:
-            self._may[asked] = self._verdict(*asked)
-        return self._may[asked]
+        if not id_:
+            return self.look.may_some(operation.action, type_)
+        thing = self._thing(type_, id_)
+        return thing is not None and self.look.allowed(self.session, [(operation.action, thing)])[0]
+
+    def _thing(self, type_: str, id_: str) -> Resource | None:
+        if (type_, id_) not in self._things:
+            found = self._desk.things.resolve(self.session.tenant_id, type_, id_) if id_.isprintable() else None
+            self._things[type_, id_] = found
+        return self._things[type_, id_]
 
     def _filled(self, field: str, fields: Mapping[str, Any]) -> str:
         return self.session.tenant_id if field == "acting" else str(fields.get(field) or "")
-
-    def _verdict(self, action: str, type_: str, id_: str) -> bool:
-        authorizer = self._desk.authorizer
-        if not id_:
-            return authorizer.plan(self.session, action, type_).kind != "never"
-        thing = self._desk.things.resolve(self.session.tenant_id, type_, id_) if id_.isprintable() else None
-        return thing is not None and authorizer.allowed(self.session, action, [thing])[0]
 
 
 def as_of(text: str) -> str | None:

@@ -4,7 +4,6 @@ import logging
 import re
 import secrets
 import time
-from functools import partial
 from typing import Any, Final
 from urllib.parse import parse_qsl, quote
 
@@ -28,6 +27,11 @@ _PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
 _PROBLEM: Final = Page(path="", name="console.problem", template="problem.html", build=lambda ask: {}, past=False)
 _log: Final = logging.getLogger("better_compute.http")
 SIGN_IN: Final = "/sign-in"
+NOBODY: Final = Visit({}, "", False, False)
+_ENDED: Final = {
+    "page": "The token that you signed in with is expired or revoked. Sign in with a new one.",
+    "form": "The token that you signed in with is expired or revoked, so what you sent was not done. Sign in anew.",
+}
 Asked = Request[Any, Any, Any]
 
 
@@ -48,15 +52,19 @@ class Console:
     def page(self, of: Page | File) -> HTTPRouteHandler:
         @get(_PLACEHOLDER.sub(r"{\1:str}", of.path), name=of.name)
         async def show(request: Asked) -> ASGIApp:
-            here = request.scope["path"]
+            at, here = NOBODY, request.scope["path"]
+            address = _address(here, request.scope["query_string"])
             try:
-                at = await self._arrive(request, read=True)
-                if at.session is None:
-                    return _to_sign_in(at, here, request.scope["query_string"])
-                return await self._wiring.workers.run(lambda: self._shown(of, at, request, here))
+                at = visit.bearing(self._cookies, request.scope)
+                seen = await visit.arrive(self._wiring, at, request.scope, read=True)
+                if seen.session is None:
+                    return _to_sign_in(at, address)
+                return await self._wiring.workers.run(lambda: self._shown(of, seen, request, here))
+            except errors.Unauthenticated:
+                return _to_sign_in(at, address)
             except errors.Refusal as refusal:
                 part = isinstance(of, File) or visit.is_part(request.scope)
-                return answers.refusal(refusal, _nobody(here), part=part)
+                return answers.refusal(refusal, frame.bare(at, here), part=part)
 
         return show
 
@@ -69,33 +77,46 @@ class Console:
         try:
             if isinstance(of, File):
                 packed = "gzip" in at.headers.get(b"accept-encoding", "")
-                return answers.file(of.media_type, of.build(ask), of.filename, packed)
-            shown = of.build(ask)
-            around = frame.around(of, ask, at, here, self._navigation)
-            return answers.linked(of.template, {**around, **shown}, partial(ways.of, ask))
+                return answers.file(of.media_type, ask.look.run(lambda: of.build(ask)), of.filename, packed)
+            shown = ask.look.run(lambda: self._built(of, ask, at, here))
+            return answers.linked(of.template, shown, lambda *ids: ask.look.run(lambda: ways.of(ask, *ids)))
+        except errors.Unauthenticated:
+            raise
         except errors.Refusal as refusal:
             page = of if isinstance(of, Page) else table.PAGES[0]
-            around = frame.around(page, ask, at, here, self._navigation)
-            return answers.refusal(refusal, around, part=at.part or isinstance(of, File))
+            return answers.refusal(refusal, self._around(page, ask, at, here), part=at.part or isinstance(of, File))
+
+    def _built(self, of: Page, ask: Ask, at: Visit, here: str) -> dict[str, Any]:
+        around = frame.around(of, ask, at, here, self._navigation)
+        shown = of.build(ask)
+        return {**around, "position": ask.position, **shown}
+
+    def _around(self, of: Page, ask: Ask, at: Visit, here: str) -> dict[str, Any]:
+        """Around a refusal; bare where nobody tells what else there is to see."""
+        try:
+            return ask.look.run(lambda: frame.around(of, ask, at, here, self._navigation))
+        except errors.Refusal:
+            return frame.bare(at, here)
 
     def doing(self) -> HTTPRouteHandler:
         """Every operation that changes something, by a form whose fields are the operation's own."""
 
         @post("/do/{name:str}", name="console.do", status_code=200)
         async def do(request: Asked) -> ASGIApp:
-            at, back = None, visit.HOME
+            at, back = NOBODY, visit.HOME
             try:
-                at = await self._arrive(request, read=False)
+                at = visit.bearing(self._cookies, request.scope)
+                back = visit.came_from(at)
+                at = await visit.arrive(self._wiring, at, request.scope, read=False)
                 if at.session is None:
-                    return _to_sign_in(at, visit.HOME, b"")
+                    return _to_sign_in(at, back, ended="form")
                 pairs = await visit.form(request.receive, at)
                 own = {name: value for name, value in pairs if name.startswith("_")}
-                back = visit.within(own.get("_back"))
+                back = visit.within(own.get("_back") or back)
                 made = self._form(request.scope["path_params"]["name"], pairs)
                 return await self._wiring.workers.run(lambda: self._done(*made, at, own))
             except errors.Refusal as refusal:
-                around = frame.bare(at, back) if at else _nobody(back)
-                return answers.refusal(refusal, around, part=visit.is_part(request.scope), back=back)
+                return answers.refusal(refusal, frame.bare(at, back), part=visit.is_part(request.scope), back=back)
 
         return do
 
@@ -128,17 +149,16 @@ class Console:
 
     async def unanswered(self, scope: Scope, refusal: errors.Refusal) -> ASGIApp:
         """What no page answered. Of a frame that cannot be made either, what a stranger gets is left."""
-        around = _nobody(visit.HOME)
+        around = frame.bare(NOBODY, visit.HOME)
         try:
-            at = await visit.arrive(self._wiring, self._cookies, scope, read=True)
+            at = await visit.arrive(self._wiring, visit.bearing(self._cookies, scope), scope, read=True)
             if at.session is not None:
-                around = await self._wiring.workers.run(lambda: self._around(at))
+                ask = self._ask(at, {}, {})
+                around = await self._wiring.workers.run(lambda: self._around(_PROBLEM, ask, at, visit.HOME))
         except Exception:
             _log.warning("the page of a refusal has no frame", exc_info=True)
-        return answers.refusal(refusal, around, part=visit.is_part(scope), again=scope.get("method") == "GET")
-
-    def _around(self, at: Visit) -> dict[str, Any]:
-        return frame.around(_PROBLEM, self._ask(at, {}, {}), at, visit.HOME, self._navigation) | {"live": ""}
+        part, again = visit.is_part(scope), scope.get("method") == "GET"
+        return answers.refusal(refusal, around | {"live": ""}, part=part, again=again)
 
     def living(self) -> HTTPRouteHandler:
         operation = self._desk.operations["events.stream"]
@@ -146,7 +166,8 @@ class Console:
         @get("/live", name="console.live")
         async def listen(request: Asked) -> ASGIApp:
             try:
-                at = await self._arrive(request, read=True)
+                at = visit.bearing(self._cookies, request.scope)
+                at = await visit.arrive(self._wiring, at, request.scope, read=True)
                 if at.session is None:
                     raise errors.Unauthenticated("sign in again")
                 session, ask = at.session, self._ask(at, {}, {})
@@ -154,7 +175,7 @@ class Console:
                 call = Call(session=session, request_id=REQUEST_ID.get() or "")
 
                 def feed() -> Any:
-                    found = {"scope": ask.widest(operation.name), "after": after}
+                    found = {"scope": ask.look.run(lambda: ask.widest(operation.name)), "after": after}
                     asked = decode.request_of_text(self._desk.shapes[operation.name], found)
                     return self._desk.dispatch(operation, asked, call).body
 
@@ -168,35 +189,43 @@ class Console:
     def signing(self) -> list[HTTPRouteHandler]:
         @get(SIGN_IN, name="console.sign-in")
         async def show(request: Asked) -> ASGIApp:
+            at, query = NOBODY, _query(request.scope["query_string"])
+            then = visit.within(query.get("then"))
             try:
-                at = await self._arrive(request, read=True)
+                at = visit.bearing(self._cookies, request.scope)
+                at = await visit.arrive(self._wiring, at, request.scope, read=True)
             except errors.Refusal as refusal:
-                return answers.refusal(refusal, _nobody(SIGN_IN), part=False)
-            then = visit.within(_query(request.scope["query_string"]).get("then"))
+                return answers.refusal(refusal, frame.bare(at, SIGN_IN), part=False)
             if at.session is not None:
                 return answers.see(then, part=at.part)
-            return answers.page("sign-in.html", {**frame.bare(at, SIGN_IN, "Sign in"), "then": then, "wrong": ""})
+            said = {"then": then, "wrong": "", "ended": _ENDED.get(query.get("ended", ""), "")}
+            return answers.page("sign-in.html", {**frame.bare(at, SIGN_IN, "Sign in"), **said})
 
         @post(SIGN_IN, name="console.signing-in", status_code=200)
         async def sign_in(request: Asked) -> ASGIApp:
-            at = Visit({}, "", False, False)
+            at, then = NOBODY, visit.HOME
             try:
                 at = visit.stranger(request.scope)
                 fields = dict(await visit.form(request.receive, at))
-                return await self._signed_in(at, fields.get("token", "").strip(), visit.within(fields.get("then")))
+                then = visit.within(fields.get("then"))
+                return await self._signed_in(at, fields.get("token", "").strip(), then)
             except errors.Refusal as refusal:
-                shown = {**frame.bare(at, SIGN_IN, "Sign in"), "then": visit.HOME, "wrong": refusal.detail}
-                return answers.page("sign-in.html", shown, answers.status_of(refusal))
+                said = {"then": then, "wrong": refusal.detail, "ended": ""}
+                shown = {**frame.bare(at, SIGN_IN, "Sign in"), **said}
+                return answers.page("sign-in.html", shown, answers.status_of(refusal), answers.kept(refusal))
 
         @post("/sign-out", name="console.sign-out", status_code=200)
         async def sign_out(request: Asked) -> ASGIApp:
+            """Nobody is asked whose the cookie was: it goes, whoever decides and whatever the token still opens."""
             try:
-                at = await self._arrive(request, read=True)
+                at = visit.bearing(self._cookies, request.scope)
+                if at.ticket is None:
+                    self._wiring.limiter.admit_stranger(at.address)
                 await visit.form(request.receive, at)
                 gone = cookie.header("", at.secure, seconds=0)
                 return answers.see(SIGN_IN, part=at.part, headers=[(b"set-cookie", gone)])
             except errors.Refusal as refusal:
-                return answers.refusal(refusal, _nobody(SIGN_IN), part=False)
+                return answers.refusal(refusal, frame.bare(NOBODY, SIGN_IN), part=False)
 
         return [show, sign_in, sign_out]
 
@@ -210,21 +239,19 @@ class Console:
             raise errors.Unauthenticated("this token is too long for a cookie; use one of fewer claims")
         return answers.see(then, part=at.part, headers=[(b"set-cookie", cookie.header(sealed, at.secure))])
 
-    async def _arrive(self, request: Asked, *, read: bool) -> Visit:
-        return await visit.arrive(self._wiring, self._cookies, request.scope, read=read)
-
     def _ask(self, at: Visit, query: dict[str, str], path: dict[str, str]) -> Ask:
         assert at.session is not None
         return Ask(self._desk, at.session, REQUEST_ID.get() or "", query, path)
 
 
-def _nobody(here: str) -> dict[str, Any]:
-    return frame.bare(Visit({}, "", False, False), here)
+def _to_sign_in(at: Visit, address: str, ended: str = "page") -> respond.Reply:
+    """And from there back; whoever has a cookie is told that its token is none any more."""
+    why = f"&ended={ended}" if at.ticket is not None else ""
+    return answers.see(f"{SIGN_IN}?then={quote(address, safe='')}{why}", part=at.part)
 
 
-def _to_sign_in(at: Visit, here: str, query: bytes) -> respond.Reply:
-    then = here + (f"?{query.decode('ascii', 'replace')}" if query else "")
-    return answers.see(f"{SIGN_IN}?then={quote(then, safe='')}", part=at.part)
+def _address(here: str, query: bytes) -> str:
+    return here + (f"?{query.decode('ascii', 'replace')}" if query else "")
 
 
 def _query(raw: bytes) -> dict[str, str]:

@@ -30,6 +30,8 @@ class Navigation:
             first = ask.if_may("audit.events", scope=scope, limit=1)
             if first is None or not first["items"]:
                 return None
+            if ask.look.guessing:
+                return None
             self._began[key] = first["items"][0]["timestamp"]
         return self._began.get(key)
 
@@ -38,9 +40,11 @@ class Navigation:
         key = f"{session.tenant_id}/{session.identity_id}/{session.session_id}"
         until, pages = self._known.get(key, (0.0, ()))
         if until < now:
+            pages = tuple(page for page in table.PAGES if page.nav and page.needs and ask.may(page.needs))
+            if ask.look.guessing:
+                return pages
             if len(self._known) >= MOST_CALLERS:
                 self._known.clear()
-            pages = tuple(page for page in table.PAGES if page.nav and page.needs and ask.may(page.needs))
             self._known[key] = now + NAVIGATION_S, pages
         return pages
 
@@ -59,14 +63,13 @@ def bare(visit: Visit, here: str, title: str = "") -> dict[str, Any]:
         "live": "",
         "position": 0,
         "now": int(time.time() * 1000),
-        "form": "",
+        "form": visit.ticket.form if visit.ticket else "",
         "plain": not visit.secure and visit.address not in ("127.0.0.1", "::1", ""),
     }
 
 
 def around(page: Page, ask: Ask, visit: Visit, here: str, navigation: Navigation) -> dict[str, Any]:
     """`here` is the page's path; `as_of` the past that it shows, as the API spells it, with an instant where known."""
-    assert visit.ticket is not None
     session = ask.session
     return {
         **bare(visit, here, page.title),
@@ -83,7 +86,6 @@ def around(page: Page, ask: Ask, visit: Visit, here: str, navigation: Navigation
         "began": navigation.began(ask) if page.past else None,
         "live": "" if ask.as_of is not None else " ".join(page.live) or "*",
         "position": ask.position,
-        "form": visit.ticket.form,
         "address": address,
     }
 

@@ -31,20 +31,24 @@ class Visit(Struct, frozen=True):
     session: Session | None = None
 
 
-async def arrive(wiring: routes.Wiring, cookies: cookie.Cookies, scope: Scope, *, read: bool) -> Visit:
+async def arrive(wiring: routes.Wiring, visit: Visit, scope: Scope, *, read: bool) -> Visit:
     """Counts the request against whoever makes it; raises TooManyRequests."""
-    visit = stranger(scope)
-    value = cookie.value_of(visit.headers.get(b"cookie", ""), visit.secure)
-    ticket = None if value is None else cookies.open(value, int(time.time()))
-    if ticket is None:
+    if visit.ticket is None:
         wiring.limiter.admit_stranger(visit.address)
         return visit
-    session = await whose(wiring, ticket.token, visit.address, read=read)
+    session = await whose(wiring, visit.ticket.token, visit.address, read=read)
     if session is None:
         return visit
     wiring.limiter.admit(session.tenant_id, session.identity_id, read=read)
     scope["better_compute.caller"] = f"{session.tenant_id}/{session.identity_id}"  # type: ignore[typeddict-unknown-key]
-    return replace(visit, ticket=ticket, session=session)
+    return replace(visit, session=session)
+
+
+def bearing(cookies: cookie.Cookies, scope: Scope) -> Visit:
+    """A request with the ticket that its cookie holds, before anybody is asked whose it is."""
+    visit = stranger(scope)
+    value = cookie.value_of(visit.headers.get(b"cookie", ""), visit.secure)
+    return visit if value is None else replace(visit, ticket=cookies.open(value, int(time.time())))
 
 
 def stranger(scope: Scope) -> Visit:
@@ -95,6 +99,15 @@ def _host(origin: str) -> str | None:
         return urlsplit(origin).netloc
     except ValueError:
         return None
+
+
+def came_from(visit: Visit) -> str:
+    """The page of this server that a form was sent from, the front page where the browser does not say."""
+    said = visit.headers.get(b"referer", "")
+    if not said or _host(said) != visit.headers.get(b"host"):
+        return HOME
+    place = urlsplit(said)
+    return within(place.path + (f"?{place.query}" if place.query else ""))
 
 
 def within(path: str | None) -> str:

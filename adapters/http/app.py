@@ -35,6 +35,7 @@ RESOLVING = 4
 _TYPE: Final = re.compile(r":\w+(?=})")
 """Of a path's placeholder; Litestar's templates do without."""
 
+
 def create_app(
     operations: Mapping[str, Operation],
     dispatch: routes.Dispatch,

@@ -12,7 +12,7 @@ from typing import Any
 from adapters.iam import access_file, tokens
 from adapters.iam.directory import Directory, Principal
 from domain import access, catalog, policy
-from domain.access import Decision, Foresight, Plan, Resource, Session
+from domain.access import Check, Decision, Foresight, Plan, Resource, Session
 from domain.policy import algebra, filters, planning
 
 log = logging.getLogger(__name__)
@@ -117,8 +117,8 @@ class Embedded:
             plan = directory.plans[key] = _planned(directory, principal, action, type, {})
         return plan
 
-    def allowed(self, session: Session, action: str, resources: Sequence[Resource]) -> Sequence[bool]:
-        return [self.authorize(session, action, resource).allowed for resource in resources]
+    def allowed(self, session: Session, checks: Sequence[Check]) -> Sequence[bool]:
+        return [self.authorize(session, action, resource).allowed for action, resource in checks]
 
     def reload(self) -> bool:
         """Reads the file now; whether another one came into force. A broken one is logged once and left."""

@@ -7,7 +7,7 @@ import pytest
 
 from adapters.questions import MOST, NotYet, Questions
 from domain import errors
-from domain.access import Decision, Foresight, Plan, Resource, Session
+from domain.access import Check, Decision, Foresight, Plan, Resource, Session
 
 ALICE = Session("acme", "alice", "user", "ses_1", "user")
 THINGS = [Resource("compute-pool", id, "acme", {"region": "eu"}) for id in ("pool_1", "pool_2")]
@@ -36,9 +36,9 @@ class Decider:
         self.asked.append(("plan", self.within))
         return Plan("always")
 
-    def allowed(self, session: Session, action: str, resources: Sequence[Resource]) -> Sequence[bool]:
+    def allowed(self, session: Session, checks: Sequence[Check]) -> Sequence[bool]:
         self.asked.append(("allowed", self.within))
-        return [True for _ in resources]
+        return [True for _ in checks]
 
 
 def ask(decider: Decider, questions: Questions) -> list[Any]:

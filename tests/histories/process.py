@@ -20,7 +20,7 @@ from adapters.worker import Worker
 from commands.controllers import clockwatch
 from commands.controllers.instances import Kept
 from commands.ports import Images, Ports
-from domain.access import Decision, Plan, Resource, Session
+from domain.access import Check, Decision, Plan, Resource, Session
 from domain.event import Recorded
 from domain.operation import Answer, Call
 from histories.clock import Clock
@@ -43,8 +43,8 @@ class Everything:
     def plan(self, session: Session, action: str, type: str) -> Plan:
         return Plan("always")
 
-    def allowed(self, session: Session, action: str, resources: Sequence[Resource]) -> Sequence[bool]:
-        return [True] * len(resources)
+    def allowed(self, session: Session, checks: Sequence[Check]) -> Sequence[bool]:
+        return [True] * len(checks)
 
 
 class Nowhere:

@@ -8,6 +8,7 @@
   const wanted = (body.dataset.live || "").split(" ").filter(Boolean);
   let heard = Date.now();
   let lost = null;
+  let why = "";
   let source = null;
   let position = Number(body.dataset.position || 0);
   let looking = false;
@@ -52,8 +53,8 @@
   const say = () => {
     const silent = Date.now() - heard > SILENCE_MS;
     const gone = lost !== null && Date.now() - lost > GRACE_MS;
-    stale.hidden = !(silent || gone);
-    if (!stale.hidden) stale.textContent = `Not live: nothing heard from the server since ${clock(heard)}. Trying again; what you see may have changed.`;
+    stale.hidden = !(silent || gone || why);
+    if (!stale.hidden) stale.textContent = `Not live since ${clock(heard)}: ${why || "nothing is heard from the server; trying again"}. What you see may have changed.`;
     if (silent && source) { source.close(); source = null; listen(); }
   };
 
@@ -112,6 +113,10 @@
         heard = Date.now();
         times();
         document.dispatchEvent(new CustomEvent("shown"));
+        why = "";
+      } else if (answer.status === 503) {
+        why = page.querySelector(".problem strong")?.textContent || "the server is not ready";
+        setTimeout(look, 5000);
       }
     } catch {
       lost ??= Date.now();

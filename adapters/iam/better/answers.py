@@ -33,7 +33,9 @@ class Unknown(errors.Unavailable):
     """Whether it did what it was asked is not known: no answer, or one that nobody can read (iam.md §11)."""
 
     def __init__(self, what: str) -> None:
-        super().__init__(f"Better IAM cannot be asked just now ({what}); nothing was done, try again")
+        super().__init__(
+            f"Better IAM, who decides what you may, cannot be asked just now ({what}); nothing was done, try again"
+        )
 
 
 class _Error(Struct, frozen=True, rename="camel"):

@@ -5,7 +5,7 @@ yes.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
@@ -14,13 +14,20 @@ from adapters.iam.better import identity, planning
 from adapters.iam.better.answers import Code, Failed, Unknown
 from adapters.iam.better.client import Client
 from domain import access, errors
-from domain.access import Decision, Foresight, Plan, Resource, Session
+from domain.access import Check, Decision, Foresight, Plan, Resource, Session
 
 log = logging.getLogger(__name__)
 
 CHECKS: Final = 50
 """Better IAM takes so many in one `authorizeMany`."""
 
+TRIES: Final = 24
+"""Calls for one batch whose things it does not all find: a few may be gone, but not most of them."""
+
+_HINTS: Final = {
+    "RESOURCE_MISMATCH": "the host does not find what is there; does its resolver reach this server, with its key?",
+    "RESOURCE_RESOLVER_REQUIRED": "the host has no resolver",
+}
 _ALLOWED: Final = ("allowed", "ROOT_OVERRIDE")
 
 
@@ -34,14 +41,14 @@ class _Named(Struct, frozen=True):
     id: str
 
 
-class _Check(Struct, frozen=True):
+class _Checked(Struct, frozen=True):
     action: str
     resource: _Named
     allowed: bool
 
 
 class _Checks(Struct, frozen=True):
-    results: list[_Check]
+    results: list[_Checked]
 
 
 class BetterIam:
@@ -70,8 +77,7 @@ class BetterIam:
         try:
             decided = self._client.call("authorize", body, _Decided, bearer(session))
         except Failed as no:
-            if no.status == 400:
-                log.error("authorize of %s on %s: %s; is the catalog there that of this version?", action, resource, no)
+            _tell("authorize", no, action, resource)
             return Decision(False, no.code, "")
         if decided.allowed and decided.reason not in _ALLOWED:
             raise Unknown("its yes has a reason that was not agreed")
@@ -97,27 +103,37 @@ class BetterIam:
             return Plan("never")
         return planning.plan_of(planned, (session.tenant_id, action, type))
 
-    def allowed(self, session: Session, action: str, resources: Sequence[Resource]) -> Sequence[bool]:
+    def allowed(self, session: Session, checks: Sequence[Check]) -> Sequence[bool]:
         found: list[bool] = []
-        for start in range(0, len(resources), CHECKS):
-            found += self._checked(session, action, resources[start : start + CHECKS])
+        for start in range(0, len(checks), CHECKS):
+            found += self._checked(session, checks[start : start + CHECKS], iter(range(TRIES)))
         return found
 
-    def _checked(self, session: Session, action: str, chunk: Sequence[Resource]) -> list[bool]:
+    def _checked(self, session: Session, chunk: Sequence[Check], tries: Iterator[int]) -> list[bool]:
         """One thing that Better IAM cannot find spoils the whole batch: halves of it tell which (iam.md §8)."""
-        checks = [{"action": action, "resource": _named(one)} for one in chunk]
+        if next(tries, None) is None:
+            raise Unknown("it does not find most of what it is asked about")
+        checks = [{"action": action, "resource": _named(resource)} for action, resource in chunk]
         body = {"tenantId": session.tenant_id, "checks": checks}
         try:
             answered = self._client.call("authorizeMany", body, _Checks, bearer(session)).results
         except Failed as no:
             if no.code != "RESOURCE_MISMATCH" or len(chunk) == 1:
+                _tell("authorizeMany", no, *chunk[0])
                 return [False] * len(chunk)
             half = len(chunk) // 2
-            return self._checked(session, action, chunk[:half]) + self._checked(session, action, chunk[half:])
-        asked = [(action, one.type, one.id) for one in chunk]
+            return self._checked(session, chunk[:half], tries) + self._checked(session, chunk[half:], tries)
+        asked = [(action, resource.type, resource.id) for action, resource in chunk]
         if [(one.action, one.resource.type, one.resource.id) for one in answered] != asked:
             raise Unknown("its answers are to other questions")
         return [one.allowed for one in answered]
+
+
+def _tell(method: str, no: Failed, action: str, resource: Resource) -> None:
+    """What is no decision but a fault of how the two are connected is for whoever runs them."""
+    if no.status == 400 or no.code in _HINTS:
+        hint = _HINTS.get(no.code, "is the catalog there that of this version?")
+        log.error("%s of %s on %s/%s: %s; %s", method, action, resource.type, resource.id, no, hint)
 
 
 def refusal(no: Failed) -> errors.Refusal:

@@ -129,3 +129,10 @@ def test_a_better_iam_takes_the_place_of_an_access_file(home: Path, started: lis
     assert (source.url, source.root_tenant, source.issuer) == (IAM[1], "ten_1", IAM[1])
     assert "biam_key_1" not in repr(source)
     assert not (home / "access.toml").exists()
+
+
+def test_a_better_iam_that_cannot_ask_back_is_told_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    assert serve._resolver(Settings()) is None
+    assert caplog.records == []
+    assert serve._resolver(Settings(iam_url=IAM[1], iam_root_tenant=IAM[3])) is None
+    assert "--iam-resolver-key-file" in caplog.text

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from adapters.iam.better.answers import Unknown
-from adapters.iam.better.authorizer import BetterIam
+from adapters.iam.better.authorizer import TRIES, BetterIam
 from adapters.iam.better.client import Client
 from domain import errors
 from domain.access import Authorizer, Foresight, Plan, Resource, Session
@@ -212,7 +212,7 @@ def test_one_confirmation_is_good_for_one_authorize(server: Server, authorizer: 
     robot = session(authorizer, token)
     assert not authorizer.authorize(robot, CREATE, RESERVATION).allowed
     server.iam.confirm(token, CREATE, "compute-reservation/rsv_1")
-    assert authorizer.allowed(robot, CREATE, [RESERVATION]) == [False]
+    assert authorizer.allowed(robot, [(CREATE, RESERVATION)]) == [False]
     assert authorizer.foresee(robot, CREATE, RESERVATION).verdict == "denied"
     assert authorizer.authorize(robot, CREATE, RESERVATION).allowed
     assert not authorizer.authorize(robot, CREATE, RESERVATION).allowed
@@ -222,13 +222,13 @@ def test_many_things_are_asked_about_in_chunks_and_one_that_is_gone_spoils_none(
     server: Server, authorizer: BetterIam
 ) -> None:
     alice = session(authorizer, server.iam.sign_in("alice", "acme", "tenant-user"))
-    things = [Resource("compute-reservation", f"rsv_{n}", "acme", {}) for n in range(120)]
-    assert authorizer.allowed(alice, READ, things) == [True] * 120
+    things = [(READ, Resource("compute-reservation", f"rsv_{n}", "acme", {})) for n in range(120)]
+    assert authorizer.allowed(alice, things) == [True] * 120
     assert server.iam.count("authorizeMany") == 3
-    things[70] = Resource("compute-reservation", "gone_1", "acme", {})
+    things[70] = READ, Resource("compute-reservation", "gone_1", "acme", {})
     expected = [True] * 70 + [False] + [True] * 49
-    assert authorizer.allowed(alice, READ, things) == expected
-    assert authorizer.allowed(alice, READ, []) == []
+    assert authorizer.allowed(alice, things) == expected
+    assert authorizer.allowed(alice, []) == []
     assert server.iam.count("authorize") == 0
 
 
@@ -238,7 +238,7 @@ def test_answers_to_other_questions_are_none(server: Server, authorizer: BetterI
     for results in ([], [other], [other, other], [{"allowed": True}]):
         server.fail("authorizeMany", faults.data({"results": results}))
         with pytest.raises(Unknown):
-            authorizer.allowed(alice, READ, [RESERVATION])
+            authorizer.allowed(alice, [(READ, RESERVATION)])
 
 
 def test_a_plan_says_what_a_list_may_show(server: Server, authorizer: BetterIam) -> None:
@@ -302,3 +302,33 @@ def test_a_plan_of_another_form_shows_nothing(server: Server, authorizer: Better
     server.fail("filters/plan", faults.data(asked | plan))
     with pytest.raises(Unknown):
         authorizer.plan(alice, READ, "compute-reservation")
+
+
+def test_a_host_that_finds_nothing_is_not_asked_about_each_thing(server: Server, authorizer: BetterIam) -> None:
+    alice = session(authorizer, server.iam.sign_in("alice", "acme", "tenant-user"))
+    gone = [(READ, Resource("compute-reservation", f"gone_{n}", "acme", {})) for n in range(50)]
+    with pytest.raises(Unknown, match="does not find"):
+        authorizer.allowed(alice, gone)
+    assert server.iam.count("authorizeMany") == TRIES
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "hint"), [(403, "RESOURCE_MISMATCH", "resolver"), (400, "INVALID_ACTION", "catalog")]
+)
+def test_a_fault_of_the_connection_is_in_the_log(
+    server: Server, authorizer: BetterIam, caplog: pytest.LogCaptureFixture, status: int, code: str, hint: str
+) -> None:
+    alice = session(authorizer, server.iam.sign_in("alice", "acme", "tenant-user"))
+    for method in ("authorize", "authorizeMany"):
+        server.fail(method, faults.error(status, code))
+    assert authorizer.authorize(alice, READ, RESERVATION).reason == code
+    assert authorizer.allowed(alice, [(READ, RESERVATION)]) == [False]
+    told = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert len(told) == 2
+    assert all(code in one and hint in one for one in told)
+
+
+def test_one_batch_may_ask_of_several_actions(server: Server, authorizer: BetterIam) -> None:
+    alice = session(authorizer, server.iam.sign_in("alice", "acme", "tenant-user"))
+    assert authorizer.allowed(alice, [(READ, RESERVATION), ("compute:no", RESERVATION)]) == [True, False]
+    assert server.iam.count("authorizeMany") == 1

@@ -119,4 +119,4 @@ def test_what_compares_attributes_with_each_other_is_asked_of_each_thing(authori
     assert authorizer.plan(session, "compute:nodes:get", "compute-node") == Plan("unsupported")
     alike: dict[str, Attribute] = {"dedicatedTo": "eu", "region": "eu"}
     nodes = [Resource("compute-node", f"node_{n}", "acme", one) for n, one in enumerate((alike, {"region": "eu"}))]
-    assert list(authorizer.allowed(session, "compute:nodes:get", nodes)) == [True, False]
+    assert list(authorizer.allowed(session, [("compute:nodes:get", one) for one in nodes])) == [True, False]
