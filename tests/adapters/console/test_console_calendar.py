@@ -195,11 +195,17 @@ def test_what_the_address_says_is_shown_as_text(plane: given.Plane) -> None:
 def test_a_look_asks_as_much_of_many_nodes_as_of_one(plane: given.Plane, day: Day) -> None:
     asked: list[str] = []
 
-    def counted(operation: Operation, *call: Any) -> Any:
-        asked.append(operation.name)
-        return plane.wired.dispatcher(operation, *call)
+    def reading(*by: Any) -> Any:
+        read = dispatcher.reading(*by)
 
-    console = ask.desk(OPERATIONS, counted, plane.wired.authorizer, plane.store)
+        def counted(operation: Operation, *call: Any) -> Any:
+            asked.append(operation.name)
+            return read(operation, *call)
+
+        return counted
+
+    dispatcher = plane.wired.dispatcher
+    console = ask.desk(OPERATIONS, dispatcher, reading, plane.wired.authorizer, plane.store)
     session = plane.wired.authorizer.identify(plane.root.headers["authorization"].removeprefix("Bearer "))
     assert session is not None
     counts = []

@@ -60,6 +60,7 @@ def broken(plane: given.Plane) -> Iterator[TestClient[Any]]:
         raise RuntimeError("secret of the inside")
 
     wired: Any = plane.wired
+    wired.dispatcher.reading = lambda *_: crash
     identify = wired.authorizer.identify
     app = create_app(OPERATIONS, crash, identify, wired.health, limits=Limits(anonymous=100), console=wired._console)
     with TestClient(app, raise_server_exceptions=False) as client:  # type: ignore[arg-type]
