@@ -125,6 +125,16 @@ OPERATIONS = (
         handle=count,
         summary="Count nodes by site, pool, role, state and reason",
         refusals=(errors.AccessDenied, errors.ProjectionBehind, errors.HistoryPruned),
-        columns=("count", "poolId", "role", "provisionState", "connectivity", "drain", "reasons"),
+        columns=(
+            "count",
+            "poolId",
+            "role",
+            "provisionState",
+            "connectivity",
+            "drain",
+            "reasons",
+            "conditions",
+            "siteId",
+        ),
     ),
 )

@@ -158,7 +158,7 @@ OPERATIONS = (
         handle=list_,
         summary="List the quotas of your tenant and its projects",
         refusals=(errors.AccessDenied, errors.ProjectionBehind, errors.HistoryPruned),
-        columns=("kind", "id", "tenantId", "setAt", "resources"),
+        columns=("kind", "id", "resources", "tenantId", "setAt"),
     ),
     Operation(
         name="quotas.get",

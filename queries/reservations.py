@@ -69,7 +69,7 @@ OPERATIONS = (
         summary="List your tenant's reservations",
         example={"state": "pending"},
         refusals=(errors.AccessDenied, errors.ProjectionBehind, errors.HistoryPruned),
-        columns=("id", "state", "stateReason", "gpuCount", "gpuModel", "startsAt", "endsAt", "tenantId"),
+        columns=("id", "state", "gpuCount", "gpuModel", "startsAt", "endsAt", "stateReason", "tenantId"),
     ),
     Operation(
         name="reservations.get",

@@ -101,11 +101,20 @@ def _stacked(heading: str) -> tuple[str, ...]:
 
 
 def _aged(column: _Column, rows: Sequence[object], now: float) -> _Column:
+    values = [tables.lookup(row, column.name) for row in rows]
+    if tables.last(column.name) in tables.STANDING:
+        return column._replace(cells=[_standing(value, now) for value in values])
     if not tables.is_instant(column.name):
         return column
-    values = [tables.lookup(row, column.name) for row in rows]
     cells = [age(value, now) if type(value) is int else cell for value, cell in zip(values, column.cells, strict=True)]
     return column._replace(cells=cells)
+
+
+def _standing(value: object, now: float) -> str:
+    """`Cordoned 9m ago`, each of the words."""
+    if not isinstance(value, dict) or not all(type(since) is int for since in value.values()):
+        return tables.cell("", value)
+    return ", ".join(f"{tables.printable(word)} {age(since, now)}" for word, since in value.items()) or "-"
 
 
 def _gaps(columns: Sequence[_Column]) -> int:

@@ -13,6 +13,10 @@ GAP: Final = "  "
 LEAST: Final = 8
 """A column is not made narrower than this many characters: less cannot be read."""
 
+STANDING: Final = frozenset({"reasons", "conditions"})
+"""Fields that say since when each of some words holds."""
+
+_USE: Final = {"resource", "used", "limit"}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -52,13 +56,23 @@ def cell(name: str, value: object) -> str:
         return instant(value)
     if isinstance(value, float):
         return f"{value:.1g}" if 0 < abs(value) < 0.001 else f"{round(value, 3):.15g}"
+    if isinstance(value, dict) and last(name) in STANDING:
+        return ", ".join(f"{printable(word)} since {cell('since', since)}" for word, since in value.items()) or "-"
     if isinstance(value, dict) and value and not any(isinstance(below, dict | list) for below in value.values()):
         return _pairs(value)
     if isinstance(value, list) and not any(isinstance(item, dict | list) for item in value):
         return ", ".join(cell(name, item) for item in value) or "-"
+    if isinstance(value, list) and all(isinstance(item, dict) and item.keys() >= _USE for item in value):
+        return ", ".join(map(_used, value))
     if isinstance(value, dict | list):
         return printable(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
     return printable(str(value))
+
+
+def _used(of: Mapping[str, object]) -> str:
+    """`gpu 256 of 400`; without a limit `gpu 256`."""
+    limit = "" if of["limit"] is None else f" of {cell('', of['limit'])}"
+    return f"{cell('', of['resource'])} {cell('', of['used'])}{limit}"
 
 
 def _pairs(value: Mapping[str, object]) -> str:
@@ -81,6 +95,11 @@ def lookup(row: object, column: str) -> object:
         else:
             return None
     return row
+
+
+def _has(row: object, column: str) -> bool:
+    step = path(column).partition(".")[0]
+    return not isinstance(row, dict) or step in row or _camel(step) in row
 
 
 def path(column: str) -> str:
@@ -163,9 +182,12 @@ def heading(column: str) -> str:
 
 
 def columns_shown(rows: Sequence[object], named: Sequence[str]) -> tuple[str, ...]:
-    """An operation that names no columns shows the scalar fields, in the order the server sends them."""
+    """Those that any row has: what a server does not tell a caller is no column of his.
+
+    An operation that names none shows the scalar fields, in the order the server sends them.
+    """
     if named:
-        return tuple(named)
+        return tuple(name for name in named if not rows or any(_has(row, name) for row in rows))
     seen: dict[str, None] = {}
     for row in rows:
         if isinstance(row, dict):

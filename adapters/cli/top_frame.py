@@ -14,6 +14,9 @@ PLAIN_WIDTH: Final = 100
 
 PLAIN_EVENTS: Final = 20
 LEAST_WIDTH: Final = 20
+LEAST_DETAIL: Final = 20
+"""Fewer letters of a detail tell nothing."""
+
 TITLES: Final = {"capacity": "CAPACITY", "reservations": "QUEUE", "nodes": "NODES", "instances": "INSTANCES"}
 
 
@@ -132,16 +135,28 @@ def _capacity(state: State, view: View) -> Section:
 
 
 def _table(rows: list[dict[str, Any]], view: View) -> list[Line]:
-    """The house's table without columns in which nothing stands; without ids, which are long, where they do not fit."""
+    """The house's table without columns in which nothing stands, nor those for which there is no room."""
     if not rows:
         return []
     columns = [name for name in rows[0] if any(row[name] is not None for row in rows)]
     width = None if view.width is None else view.width - 2
-    whole = tables.table(rows, columns, None)
-    if width is not None and max(map(tables.columns_of, whole.split("\n"))) > width:
-        whole = tables.table(rows, [name for name in columns if name != "id"], width)
-    heading, *lines = whole.split("\n")
+    if width is not None:
+        columns = _with_room(rows, columns, width)
+    heading, *lines = tables.table(rows, columns, width).split("\n")
     return [drawn.line(Span(f"  {heading}", "faint")), *(drawn.line(f"  {each}") for each in lines)]
+
+
+def _with_room(rows: list[dict[str, Any]], columns: list[str], width: int) -> list[str]:
+    """Ids are whole or not there; of details, which take what is left, a few words or nothing."""
+    without = [name for name in columns if name != "detail"]
+    if _wide(rows, without) > width:
+        without.remove("id")
+    left = width - _wide(rows, without)
+    return [*without, "detail"] if "detail" in columns and left >= LEAST_DETAIL else without
+
+
+def _wide(rows: list[dict[str, Any]], columns: list[str]) -> int:
+    return max(map(tables.columns_of, tables.table(rows, columns, None).split("\n")))
 
 
 def _title(name: str, said: str) -> Line:

@@ -26,11 +26,12 @@ class Shown(NamedTuple):
 
 
 def queue(state: State, pool_id: str | None, sort: str, now: int, most: int | None) -> Shown:
-    """Reservations that wait, with the start that each is promised."""
+    """Reservations that wait: the place of each in its pool's queue where it is known, why, and the promised start."""
     named = top_state.pools(state)
     waiting = sorted(top_state.of_pool(top_state.queue(state), pool_id), key=SORTS[sort])
     rows = [
         {
+            "place": row["queuePosition"],
             "age": spans.brief(now - row["createdAt"]),
             **_owner(state, row),
             "pool": named.get(row["poolId"], row["poolId"]),
@@ -38,6 +39,7 @@ def queue(state: State, pool_id: str | None, sort: str, now: int, most: int | No
             "why": row["stateReason"] or row["state"],
             "start": _start(row, now),
             "id": row["id"],
+            "detail": row["stateDetail"],
         }
         for row in waiting[:most]
     ]

@@ -14,6 +14,9 @@ MOST_PAGES: Final = 20
 BACK: Final = 1_000
 """Positions of the log before now in which to look for recent events."""
 
+MOST_PLACES: Final = 10
+"""Of those that wait, the oldest: each is asked for its place in the queue."""
+
 UNSEEN: Final = (403, 404)
 
 
@@ -60,6 +63,7 @@ class Asker:
         self._api = api
         self._scope = scope
         self._ahead_ms = 0
+        self._may_get = True
         self.position = 0
 
     def first(self) -> Fold:
@@ -91,6 +95,8 @@ class Asker:
             return lambda state: answered(top_state.refused(state, name), self.now())
         if name == "capacity" and rows:
             self._set_clock(rows[0]["at"])
+        if name == "reservations" and self._scope == "tenant":
+            rows = self._placed(rows)
         part = Part(tuple(rows), whole)
         return lambda state: answered(top_state.told(state, name, part), self.now())
 
@@ -101,6 +107,21 @@ class Asker:
 
     def now(self) -> int:
         return _local() + self._ahead_ms
+
+    def _placed(self, rows: list[Any]) -> list[Any]:
+        """Each that waits tells its place itself, and to its tenant alone; what is refused once is not asked again."""
+        places = {}
+        waiting = sorted((row for row in rows if row["state"] == "pending"), key=lambda row: row["createdAt"])
+        for row in waiting[:MOST_PLACES] if self._may_get else ():
+            try:
+                found = self._api.send("GET", f"{QUESTIONS['reservations'].path}/{row['id']}").body
+            except troubles.Refused as refusal:
+                if refusal.status not in UNSEEN:
+                    raise
+                self._may_get = False
+                break
+            places[row["id"]] = found["queuePosition"]
+        return [{**row, "queuePosition": places.get(row["id"])} for row in rows]
 
     def _set_clock(self, at: int) -> None:
         """What is less than a second may as well be the way here."""

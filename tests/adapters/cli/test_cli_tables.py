@@ -144,6 +144,24 @@ def test_a_list_in_a_column_is_that_of_each():
     assert tables.table(rows, ("why=reasons.reason",), None) == "WHY\nCordoned, NotConnected\n-"
 
 
+def test_what_no_row_has_is_no_column_and_what_is_null_is_one():
+    rows = [{"id": "a", "limit": None}, {"id": "b", "limit": None}]
+    assert tables.table(rows, ("id", "total", "limit"), None) == "ID  LIMIT\na   -\nb   -"
+
+
+def test_reasons_are_told_with_the_instant_since_when_and_where_room_is_scarce_with_their_age():
+    rows = [{"id": "a", "reasons": {"Cordoned": 1_000, "NotConnected": 60_000}}, {"id": "b", "reasons": {}}]
+    whole, *_ = fitting.fit(rows, ("id", "reasons"), None)
+    assert whole.split("\n")[1] == "a   Cordoned since 1970-01-01T00:00:01Z, NotConnected since 1970-01-01T00:01:00Z"
+    narrow, *_ = fitting.fit(rows, ("id", "reasons"), 60, now=600)
+    assert narrow.split("\n")[1:] == ["a   Cordoned 9m ago, NotConnected 9m ago", "b   -"]
+
+
+def test_what_is_used_of_a_quota_is_told_in_words():
+    of = [{"resource": "gpu", "used": 8, "limit": 64, "peak": 9}, {"resource": "vcpu", "used": 3, "limit": None}]
+    assert tables.table([{"resources": of}], ("resources",), None) == "RESOURCES\ngpu 8 of 64, vcpu 3"
+
+
 def test_a_flat_object_is_told_as_one_types_it():
     rows = [{"quota": {"gpu": 64, "vcpu": 8}, "gpus": {"class": "gpu", "count": 1, "selector": None}}]
     assert tables.table(rows, ("quota",), None) == "QUOTA\ngpu=64, vcpu=8"

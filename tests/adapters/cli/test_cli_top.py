@@ -66,6 +66,25 @@ def test_a_tenant_sees_its_own_and_asks_for_nothing_that_is_refused(plane: Plane
     assert plane.refusals(head) == []
 
 
+def test_a_tenant_sees_its_place_in_the_queue_and_why_it_waits(plane: Plane, address: str) -> None:
+    pool_id, _ = plane.fleet(quota=64)
+    whole = [{"class": "gpu", "count": 8}]
+    for who in (plane.acme, plane.globex, plane.acme):
+        if who is plane.globex:
+            plane.offer(pool_id, "globex")
+        who.reserve(pool_id, devices=whole)
+    plane.acme.reserve(pool_id, devices=whole, spot=True)
+    plane.settle()
+    shown = json.loads(piped("top", "--json", env=told(address, plane.acme)).stdout)["queue"]
+    assert [row["queuePosition"] for row in shown] == [2, 3]
+    plain = piped("top", env=told(address, plane.acme)).stdout
+    assert "PLACE  AGE" in plain
+    assert shown[0]["stateDetail"] in plain
+    fleet = piped("top", env=told(address, plane.root)).stdout
+    assert "3 waiting" in fleet
+    assert "PLACE" not in fleet, "a place is told to its tenant alone"
+
+
 @pytest.mark.parametrize(("how", "status"), [(signal.SIGINT, 0), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_the_terminal_is_as_it_was_whatever_ends_it(plane: Plane, address: str, how: int, status: int) -> None:
     with seats.seated("top", env=told(address, plane.root)) as seat:

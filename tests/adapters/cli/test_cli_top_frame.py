@@ -37,6 +37,8 @@ def claim(number: int, state: str = "pending", **more: Any) -> dict[str, Any]:
         "spot": False,
         "gpuCount": 8,
         "createdAt": NOW - number * MINUTE,
+        "queuePosition": None,
+        "stateDetail": "8 nodes asked, 2 fit: 18 nodes with 0 free" if state == "pending" else None,
     }
     return row | more
 
@@ -122,7 +124,7 @@ TENANT = replace(
     events=(),
     parts={
         "capacity": Part((capacity("h100", "gpu", 8, 0, 40, limit=64), capacity("l4", "gpu.slot", 40, 0, 0, limit=32))),
-        "reservations": Part((claim(3),)),
+        "reservations": Part((claim(3, queuePosition=2),)),
         "instances": Part(()),
     },
 )

@@ -41,8 +41,8 @@ def test_a_block_is_told_for_each_change_and_ctrl_c_is_no_failure(server, monkey
     ran = run(WATCHED, server)
     assert ran.exit_code == 0
     assert blocks(ran.stdout) == [
-        "ID      NAME  JOINED AT\nnode_1  a     -\n\n",
-        "ID      NAME  JOINED AT\nnode_1  b     -\n\n",
+        "ID      NAME\nnode_1  a\n\n",
+        "ID      NAME\nnode_1  b\n\n",
     ]
 
 
