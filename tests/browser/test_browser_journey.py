@@ -5,7 +5,7 @@ from typing import Any
 
 import httpx
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Route, expect
 from visits import Visit
 
 pytestmark = pytest.mark.xdist_group("browser")
@@ -118,6 +118,42 @@ def test_a_page_that_is_left_behind_says_so(visit: Visit) -> None:
     page = visitor.go("/reservations")
     expect(page.get_by_text(re.compile("^Not live"))).to_be_visible()
     page.unroute_all()
+    expect(page.get_by_text(re.compile("^Not live"))).to_be_hidden()
+    visitor.complaints.clear()
+
+
+def test_a_look_that_fails_is_said_and_tried_again(visit: Visit, demo: dict[str, Any]) -> None:
+    visitor = visit("acme")
+    page = visitor.go("/projects")
+    refusals = iter([500, 429])
+
+    def refuse(route: Route) -> None:
+        status = next(refusals, None) if "waitFor" in route.request.url else None
+        route.fulfill(status=status, body="<p>no</p>") if status else route.continue_()
+
+    page.route("**/projects*", refuse)
+    name = f"late-{visitor.page.evaluate('Date.now()')}"
+    with api(demo, "acme") as client:
+        client.post("/v1/projects", json={"name": name}, headers={"idempotency-key": name}).raise_for_status()
+    expect(page.get_by_text(re.compile("^Not live since .*: the server answers 500"))).to_be_visible()
+    expect(page.get_by_role("link", name=name)).to_be_visible(timeout=2 * PATIENCE_MS)
+    expect(page.get_by_text(re.compile("^Not live"))).to_be_hidden()
+    visitor.complaints.clear()
+
+
+def test_a_server_that_is_slow_to_answer_is_waited_for(visit: Visit) -> None:
+    """After a silence a new stream is opened; to close it again within the second would never let it begin."""
+    visitor = visit("acme")
+    visitor.page.clock.install()
+    page = visitor.go("/projects")
+
+    def slow(route: Route) -> None:
+        page.wait_for_timeout(2500)
+        route.continue_()
+
+    page.route("**/live*", slow)
+    page.clock.fast_forward(60_000)
+    expect(page.get_by_text(re.compile("^Not live"))).to_be_visible()
     expect(page.get_by_text(re.compile("^Not live"))).to_be_hidden()
     visitor.complaints.clear()
 

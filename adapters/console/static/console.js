@@ -4,12 +4,16 @@
   const SILENCE_MS = 40000; // the server speaks every 15 s
   const GRACE_MS = 8000; // a stream ends each minute and comes back by itself
   const LEAST_MS = 1000; // between two looks
+  const AGAIN_MS = 5000; // after a look that failed
+  const PATIENCE_MS = 10000; // for a new stream to begin
   const body = document.body;
   const wanted = (body.dataset.live || "").split(" ").filter(Boolean);
   let heard = Date.now();
   let lost = null;
   let why = "";
+  let failed = null;
   let source = null;
+  let tried = 0;
   let position = Number(body.dataset.position || 0);
   let looking = false;
   let again = false;
@@ -54,8 +58,8 @@
     const silent = Date.now() - heard > SILENCE_MS;
     const gone = lost !== null && Date.now() - lost > GRACE_MS;
     stale.hidden = !(silent || gone || why);
-    if (!stale.hidden) stale.textContent = `Not live since ${clock(heard)}: ${why || "nothing is heard from the server; trying again"}. What you see may have changed.`;
-    if (silent && source) { source.close(); source = null; listen(); }
+    if (!stale.hidden) stale.textContent = `Not live since ${clock(failed ?? heard)}: ${why || "nothing is heard from the server"}. Trying again; what you see may have changed.`;
+    if (silent && source && Date.now() - tried > PATIENCE_MS) { source.close(); source = null; listen(); }
   };
 
   const concerns = (streams) =>
@@ -63,6 +67,7 @@
 
   const listen = () => {
     if (source || !wanted.length || document.hidden) return;
+    tried = Date.now();
     source = new EventSource(position ? `/live?after=${position}` : "/live");
     source.onopen = () => { heard = Date.now(); lost = null; say(); };
     source.onerror = () => {
@@ -88,6 +93,12 @@
     element.nodeType === 1 &&
     (element.hasAttribute("data-keep") && (element.open || element.contains(document.activeElement) || element.dataset.keep === "always"));
 
+  const fail = (said) => {
+    why = said;
+    failed ??= Date.now();
+    setTimeout(look, AGAIN_MS);
+  };
+
   const show = async () => {
     timer = null;
     looking = true;
@@ -110,16 +121,12 @@
           },
         });
         htmx.process(document.getElementById("live"));
-        heard = Date.now();
+        why = ""; failed = null;
         times();
         document.dispatchEvent(new CustomEvent("shown"));
-        why = "";
-      } else if (answer.status === 503) {
-        why = page.querySelector(".problem strong")?.textContent || "the server is not ready";
-        setTimeout(look, 5000);
-      }
+      } else fail(page.querySelector(".problem strong")?.textContent || `the server answers ${answer.status}`);
     } catch {
-      lost ??= Date.now();
+      fail("the server does not answer");
     }
     looking = false;
     pause = Math.max(LEAST_MS, 5 * (performance.now() - begun));
