@@ -222,7 +222,7 @@ class Plane:
         )
 
     def _console(self, operations: Mapping[str, Operation], wiring: routes.Wiring) -> People:
-        desk = ask.desk(operations, wiring.dispatch, self.authorizer, self.store)
+        desk = ask.desk(operations, wiring.dispatch, self.authorizer, self.store, lambda: self.health().checks)
         return console.people(desk, Cookies(self.instance_key.cookies), wiring)
 
 

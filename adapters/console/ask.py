@@ -1,7 +1,7 @@
 """What a page asks: operations of the API, as whoever looks at it, now or as it was known then."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -33,6 +33,10 @@ class Things(Protocol):
         """The states of streams with their versions, 0 of one that is not there."""
 
 
+Checks = Callable[[], Mapping[str, str | float]]
+"""How this process is, as `/health/ready` tells it."""
+
+
 class Desk(Struct, frozen=True):
     """What all pages ask: the operations with their shapes, and who decides."""
 
@@ -41,13 +45,18 @@ class Desk(Struct, frozen=True):
     dispatch: routes.Dispatch
     authorizer: Authorizer
     things: Things
+    checks: Checks
 
 
 def desk(
-    operations: Mapping[str, Operation], dispatch: routes.Dispatch, authorizer: Authorizer, things: Things
+    operations: Mapping[str, Operation],
+    dispatch: routes.Dispatch,
+    authorizer: Authorizer,
+    things: Things,
+    checks: Checks,
 ) -> Desk:
     shapes = {name: decode.Shape(operation) for name, operation in operations.items()}
-    return Desk(operations, shapes, dispatch, authorizer, things)
+    return Desk(operations, shapes, dispatch, authorizer, things, checks)
 
 
 class Ask:
@@ -119,6 +128,10 @@ class Ask:
             verdicts = self._desk.authorizer.allowed(self.session, catalog.GET[type_], things)
             may |= {thing.id: verdict for thing, verdict in zip(things, verdicts, strict=True)}
         return may
+
+    def checks(self) -> Mapping[str, str | float]:
+        """How this process is, for the platform; of that there is no past."""
+        return self._desk.checks() if self.session.root_tenant and self.as_of is None else {}
 
     def load_all(self, streams: Sequence[str]) -> Sequence[Loaded]:
         """Their states, of whomever they are: for a page that asks what of them may be shown."""

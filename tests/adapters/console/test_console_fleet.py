@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from signed import Browser, signed
 
+from adapters.console import ask
 from adapters.console.pages import fleet_alerts, fleet_capacity
+from adapters.registry import OPERATIONS
 from commands import agents
 from domain import schedulability
 from given import Plane, inventory
@@ -126,6 +128,28 @@ def test_a_site_is_served_or_says_since_when_not_and_a_fleet_with_nothing_wrong_
     assert "not in service 0" in page
     agents.end_session(plane.store, agent, session, "disconnected")
     assert "none of its site agents is connected" in text(browser.page(f"/?waitFor={plane.settle()}"))
+
+
+@pytest.mark.parametrize(
+    ("checks", "said"),
+    [
+        ({"projections": "nodes: position 7, node.joined.1"}, "a read model stopped: nodes: position 7, node.joined.1"),
+        ({"follower": "stopped behind position 7"}, "nothing of the log is read: stopped behind position 7"),
+        ({"projectionLag": 12_345}, "12,345 positions behind the log"),
+        ({"accessFile": "line 3 is no TOML; an earlier one is in force"}, "line 3 is no TOML"),
+    ],
+)
+def test_lists_that_grow_old_are_an_alert_for_the_platform_with_what_to_do(
+    plane: Plane, checks: dict[str, Any], said: str
+) -> None:
+    wired: Any = plane.wired
+    well = {"database": "ok", "projections": "ok", "follower": "ok", "projectionLag": 3, "accessFile": "ok"}
+    desk = ask.desk(OPERATIONS, wired.dispatcher, wired.authorizer, wired.store, lambda: well | checks)
+    for client, told_of in ((plane.operator, [said]), (plane.acme, [])):
+        session = wired.authorizer.identify(client.headers["authorization"].removeprefix("Bearer "))
+        found = fleet_alerts.found(ask.Ask(desk, session, "", {}, {}), (), (), "tenant")
+        of_lists = [alert for alert in found if alert.advice]
+        assert [one in alert.said for one, alert in zip(told_of, of_lists, strict=True)] == [True] * len(told_of)
 
 
 def test_who_waits_is_shown_with_why(plane: Plane) -> None:
