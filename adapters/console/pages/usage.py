@@ -49,6 +49,7 @@ def build(ask: Ask) -> dict[str, Any]:
         "rows": rows["items"],
         "more": "nextCursor" in rows,
         "pools": _names(ask, "pool"),
+        "projects": _names(ask, "project"),
         "begin": shown["from"],
         "until": shown["until"],
     }

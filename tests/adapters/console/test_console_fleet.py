@@ -73,11 +73,20 @@ def test_a_tenant_sees_its_own_use_and_its_limit_and_no_totals(plane: Plane) -> 
 
 
 def test_pools_of_one_model_are_summed(plane: Plane) -> None:
+    """In the pools' own table, and by model where there are several."""
     site_id = plane.site()
     for n, name in enumerate(("a", "b")):
         plane.node(site_id, plane.pool(site_id, name), f"n{n}", gpus=4)
     page = signed(plane, plane.operator).page(f"/?waitFor={plane.settle()}")
-    assert rows(page, "Capacity by GPU model")["2 pools"] == ["H100", "gpu", "", "0", "0", "8", "0", "8"]
+    assert rows(page, "Capacity by pool")["all 2 pools"] == ["H100", "gpu", "", "0", "0", "8", "0", "8"]
+    assert "By model" not in page
+    l4 = plane.pool(site_id, "c", gpuModel="L4", gpuMemoryGb=24)
+    plane.node(site_id, l4, "n2", gpus=2, model="L4")
+    page = signed(plane, plane.operator).page(f"/?waitFor={plane.settle()}")
+    by_model = rows(page, "Capacity by GPU model")
+    assert by_model["2 pools"] == ["H100", "gpu", "", "0", "0", "8", "0", "8"]
+    assert by_model["1 pool"] == ["L4", "gpu", "", "0", "0", "2", "0", "2"]
+    assert "all 2 pools" not in page
 
 
 @pytest.mark.parametrize("owned", [True, False])
