@@ -222,7 +222,8 @@ class Plane:
         )
 
     def _console(self, operations: Mapping[str, Operation], wiring: routes.Wiring) -> People:
-        desk = ask.desk(operations, wiring.dispatch, self.dispatcher.reading, self.authorizer, self.store)
+        reading, checks = self.dispatcher.reading, lambda: self.health().checks
+        desk = ask.desk(operations, wiring.dispatch, reading, self.authorizer, self.store, checks)
         return console.people(desk, Cookies(self.instance_key.cookies), wiring)
 
 

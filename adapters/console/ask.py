@@ -37,6 +37,9 @@ class Things(Protocol):
 ReadBy = Callable[[Authorizer, Callable[[], bool]], routes.Dispatch]
 """By whom it is decided, and whether refusals are recorded now, to what answers queries."""
 
+Checks = Callable[[], Mapping[str, str | float]]
+"""How this process is, as `/health/ready` tells it."""
+
 
 class Desk(Struct, frozen=True):
     """What all pages ask: the operations with their shapes, and who decides."""
@@ -47,6 +50,7 @@ class Desk(Struct, frozen=True):
     reading: ReadBy
     authorizer: Authorizer
     things: Things
+    checks: Checks
 
 
 def desk(
@@ -55,9 +59,10 @@ def desk(
     reading: ReadBy,
     authorizer: Authorizer,
     things: Things,
+    checks: Checks,
 ) -> Desk:
     shapes = {name: decode.Shape(operation) for name, operation in operations.items()}
-    return Desk(operations, shapes, dispatch, reading, authorizer, things)
+    return Desk(operations, shapes, dispatch, reading, authorizer, things, checks)
 
 
 class Ask:
@@ -126,6 +131,10 @@ class Ask:
         verdicts = self.look.allowed(self.session, [(catalog.GET[thing.type], thing) for thing in things])
         allowed = {thing.id for thing, verdict in zip(things, verdicts, strict=True) if verdict}
         return {id: id in allowed for id in found}
+
+    def checks(self) -> Mapping[str, str | float]:
+        """How this process is, for the platform; of that there is no past."""
+        return self._desk.checks() if self.session.root_tenant and self.as_of is None else {}
 
     def load_all(self, streams: Sequence[str]) -> Sequence[Loaded]:
         """Their states, of whomever they are: for a page that asks what of them may be shown."""

@@ -1,6 +1,7 @@
 """What every page shows around its own: who looks, where they can go, and whether it is the past."""
 
 import time
+from functools import cache
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -58,6 +59,7 @@ def bare(visit: Visit, here: str, title: str = "") -> dict[str, Any]:
         "me": None,
         "nav": (),
         "page": None,
+        "up": None,
         "as_of": None,
         "began": None,
         "live": "",
@@ -80,6 +82,7 @@ def around(page: Page, ask: Ask, visit: Visit, here: str, navigation: Navigation
             "platform": session.root_tenant,
         },
         "nav": navigation.of(ask),
+        "up": above(page),
         "page": page,
         "query": dict(ask.query),
         "as_of": past(ask.as_of),
@@ -88,6 +91,16 @@ def around(page: Page, ask: Ask, visit: Visit, here: str, navigation: Navigation
         "position": ask.position,
         "address": address,
     }
+
+
+@cache
+def above(page: Page) -> Page | None:
+    """The page that this one is below, by its address, or else the one that the navigation has for it."""
+    if not page.nav or page.needs:
+        return None
+    listed = [one for one in table.PAGES if one.nav == page.nav and "{" not in one.path and one.path != page.path]
+    holds = [one for one in listed if page.path.startswith(f"{one.path}/")]
+    return max(holds, key=lambda one: len(one.path), default=next((one for one in listed if one.needs), None))
 
 
 def past(as_of: str | None) -> dict[str, Any] | None:

@@ -25,7 +25,7 @@ def build(ask: Ask) -> dict[str, Any]:
         "alerts": fleet_alerts.found(ask, counts, sites, scope),
         "nodes": sum(row["count"] for row in counts),
         "states": states(counts),
-        "devices": [bar for bar in capacity if fleet_capacity.is_device(bar)],
+        "devices": [*filter(fleet_capacity.is_device, capacity), *fleet_capacity.in_all(capacity)],
         "others": [bar for bar in capacity if not fleet_capacity.is_device(bar)],
         "models": fleet_capacity.by_model(capacity),
         "pending": _some(ask, "reservations.list", "pending"),

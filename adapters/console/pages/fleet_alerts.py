@@ -13,6 +13,19 @@ NAMED: Final = 4
 
 LOOKED_AT: Final = 100
 
+LAG: Final = 1000
+"""Positions that the read models may be behind without a word; a busy plane writes as many in a second or two."""
+
+RETRY: Final = (
+    "better-compute projections list names the event and the error. With a program that can apply it, it goes on at "
+    "the next start, or at once after better-compute projections retry NAME."
+)
+MEND: Final = (
+    "A row of the log cannot be decoded: the server's log names it. Once it is mended, reading goes on by itself."
+)
+LAGS: Final = "If the number does not fall, the server or its database is too slow for what is written."
+MEND_FILE: Final = "Mend the file; it is read again within a second. Until then the earlier one decides."
+
 Row = Mapping[str, Any]
 
 
@@ -66,7 +79,10 @@ KINDS: Final = (
 
 
 class Alert(Struct, frozen=True):
-    """`since` in epoch ms where it is known; `nodes` are some of those that it is about, `more` how many others."""
+    """`since` in epoch ms where it is known; `nodes` are some of those that it is about, `more` how many others.
+
+    `advice` is what to do where the link does not show it.
+    """
 
     said: str
     tone: str
@@ -74,10 +90,11 @@ class Alert(Struct, frozen=True):
     link: str = ""
     nodes: Sequence[tuple[str, str]] = ()
     more: int = 0
+    advice: str = ""
 
 
 def found(ask: Ask, counts: Sequence[Row], sites: Sequence[Row], scope: str) -> list[Alert]:
-    made = [*_unserved(sites, counts), *_workers(ask), *_nodes(ask, counts, scope), *_degraded(ask)]
+    made = [*_read_models(ask), *_unserved(sites, counts), *_workers(ask), *_nodes(ask, counts, scope), *_degraded(ask)]
     return sorted(made, key=lambda alert: ("bad", "warn", "info").index(alert.tone))
 
 
@@ -126,6 +143,23 @@ def _workers(ask: Ask) -> Iterator[Alert]:
             by = lease["steppedByMs"] / 1000
             said = f"The clock of the worker of {lease['name']} stepped by {by:g} s: its deadlines are held"
             yield Alert(said, "bad", since=lease["steppedAt"])
+
+
+def _read_models(ask: Ask) -> Iterator[Alert]:
+    """What shows less than the log has: lists, and this page itself."""
+    checks = ask.checks()
+    stopped = checks.get("projections", "ok")
+    if stopped != "ok":
+        yield Alert(f"What lists show grows old, a read model stopped: {stopped}", "bad", advice=RETRY)
+    follower = checks.get("follower", "ok")
+    if follower != "ok":
+        yield Alert(f"What lists show grows old, nothing of the log is read: {follower}", "bad", advice=MEND)
+    lag = int(checks.get("projectionLag", 0))
+    if lag >= LAG:
+        yield Alert(f"What lists show is {lag:,} positions behind the log", "warn", advice=LAGS)
+    file = checks.get("accessFile", "ok")
+    if file != "ok":
+        yield Alert(f"The access file on disk is not in force: {file}", "warn", advice=MEND_FILE)
 
 
 def _degraded(ask: Ask) -> Iterator[Alert]:

@@ -31,12 +31,30 @@ def bars(rows: Sequence[Mapping[str, Any]]) -> list[Bar]:
 
 
 def by_model(made: Sequence[Bar]) -> list[Bar]:
-    """The devices of all pools of a model that the caller owns, where there are several."""
+    """The devices of the pools that the caller owns, by model, where models are several and pools are more."""
+    alike = _alike(made)
+    if len(alike) < 2 or all(len(of) == 1 for of in alike.values()):
+        return []
+    return [_sum(_pools(of), model, resource, of) for (model, resource), of in sorted(alike.items())]
+
+
+def in_all(made: Sequence[Bar]) -> list[Bar]:
+    """What several pools of one model come to; of different things there is no sum."""
+    alike = _alike(made)
+    sums = [_sum(f"all {_pools(of)}", *kind, of) for kind, of in alike.items() if len(of) > 1]
+    return sums if len(alike) == 1 else []
+
+
+def _alike(made: Sequence[Bar]) -> dict[tuple[str, str], list[Bar]]:
     alike: dict[tuple[str, str], list[Bar]] = {}
     for bar in made:
         if bar.owned and is_device(bar):
             alike.setdefault((bar.model, bar.resource), []).append(bar)
-    return [_sum(model, resource, of) for (model, resource), of in sorted(alike.items()) if len(of) > 1]
+    return alike
+
+
+def _pools(of: Sequence[Bar]) -> str:
+    return f"{len(of)} pool{'s' if len(of) > 1 else ''}"
 
 
 def is_device(bar: Bar) -> bool:
@@ -44,10 +62,10 @@ def is_device(bar: Bar) -> bool:
     return bar.resource == "node" or bar.resource.partition(".")[0] == "gpu"
 
 
-def _sum(model: str, resource: str, of: Sequence[Bar]) -> Bar:
+def _sum(name: str, model: str, resource: str, of: Sequence[Bar]) -> Bar:
     added = {name: sum(getattr(bar, name) for bar in of) for name in (*PARTS, "in_use", "whole")}
     added |= {"total": added["whole"], "unschedulableAllocated": added["in_use"]}
-    return _bar(None, f"{len(of)} pools", model, resource, added)
+    return _bar(None, name, model, resource, added)
 
 
 def _bar(pool_id: str | None, name: str, model: str, resource: str, row: Mapping[str, Any]) -> Bar:

@@ -50,6 +50,7 @@ def build(ask: Ask) -> dict[str, Any]:
         "rows": rows["items"],
         "more": "nextCursor" in rows,
         "pools": seen.names(ask, "pools"),
+        "projects": seen.names(ask, "projects"),
         "begin": shown["from"],
         "until": shown["until"],
     }

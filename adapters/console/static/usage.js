@@ -23,7 +23,7 @@
     const names = series.map(([name]) => name).reverse();
     const own = series.map(([, values]) => [...values, values.at(-1)]).reverse();
     const told = (seconds) => new Date(seconds * 1000).toISOString();
-    const marks = (_, splits, __, ___, apart) => splits.map((at) => (apart < 86400 ? told(at).slice(11, 16) : told(at).slice(5, 10)));
+    const marks = (_, splits, __, ___, apart) => splits.map((at) => (apart < 86400 && at % 86400 ? told(at).slice(11, 16) : told(at).slice(5, 10)));
     plot?.destroy();
     const ink = style("--soft");
     const axis = { stroke: ink, grid: { stroke: style("--line"), width: 1 }, ticks: { stroke: style("--line") } };

@@ -37,6 +37,23 @@ def test_the_story_leads_to_the_thing_as_it_was_at_each_version(plane: Plane) ->
     assert "Activated" not in then
 
 
+def test_a_tenant_is_told_why_positions_are_missing_between_its_own(plane: Plane) -> None:
+    plane.fleet()
+    plane.acme.ok("POST", "/v1/projects", {"name": "alpha"})
+    why = "those that are missing between yours are other tenants"
+    position = plane.settle()
+    assert why in signed(plane, plane.acme).page(f"/audit?waitFor={position}")
+    assert why not in signed(plane, plane.auditor).page(f"/audit?waitFor={position}")
+
+
+def test_what_has_no_end_is_told_so(plane: Plane) -> None:
+    pool_id, _ = plane.hosts()
+    made = plane.instance(pool_id)
+    story = signed(plane, plane.acme).page(f"/audit/streams/{made['reservationId']}?waitFor={plane.settle()}")
+    assert "<dt>ends at</dt><dd>no end</dd>" in story
+    assert "253,402" not in story
+
+
 def test_another_tenants_story_is_one_that_is_not_there(plane: Plane) -> None:
     pool_id, _ = plane.fleet()
     made = plane.acme.reserve(pool_id).json()

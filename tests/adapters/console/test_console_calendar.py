@@ -205,7 +205,7 @@ def test_a_look_asks_as_much_of_many_nodes_as_of_one(plane: given.Plane, day: Da
         return counted
 
     dispatcher = plane.wired.dispatcher
-    console = ask.desk(OPERATIONS, dispatcher, reading, plane.wired.authorizer, plane.store)
+    console = ask.desk(OPERATIONS, dispatcher, reading, plane.wired.authorizer, plane.store, dict)
     session = plane.wired.authorizer.identify(plane.root.headers["authorization"].removeprefix("Bearer "))
     assert session is not None
     counts = []

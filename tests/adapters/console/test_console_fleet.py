@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from signed import Browser, signed
 
+from adapters.console import ask
 from adapters.console.pages import fleet_alerts, fleet_capacity
+from adapters.registry import OPERATIONS
 from commands import agents
 from domain import schedulability
 from given import Plane, inventory
@@ -71,11 +73,20 @@ def test_a_tenant_sees_its_own_use_and_its_limit_and_no_totals(plane: Plane) -> 
 
 
 def test_pools_of_one_model_are_summed(plane: Plane) -> None:
+    """In the pools' own table, and by model where there are several."""
     site_id = plane.site()
     for n, name in enumerate(("a", "b")):
         plane.node(site_id, plane.pool(site_id, name), f"n{n}", gpus=4)
     page = signed(plane, plane.operator).page(f"/?waitFor={plane.settle()}")
-    assert rows(page, "Capacity by GPU model")["2 pools"] == ["H100", "gpu", "", "0", "0", "8", "0", "8"]
+    assert rows(page, "Capacity by pool")["all 2 pools"] == ["H100", "gpu", "", "0", "0", "8", "0", "8"]
+    assert "By model" not in page
+    l4 = plane.pool(site_id, "c", gpuModel="L4", gpuMemoryGb=24)
+    plane.node(site_id, l4, "n2", gpus=2, model="L4")
+    page = signed(plane, plane.operator).page(f"/?waitFor={plane.settle()}")
+    by_model = rows(page, "Capacity by GPU model")
+    assert by_model["2 pools"] == ["H100", "gpu", "", "0", "0", "8", "0", "8"]
+    assert by_model["1 pool"] == ["L4", "gpu", "", "0", "0", "2", "0", "2"]
+    assert "all 2 pools" not in page
 
 
 @pytest.mark.parametrize("owned", [True, False])
@@ -130,6 +141,28 @@ def test_a_site_is_served_or_says_since_when_not_and_a_fleet_with_nothing_wrong_
     assert "not in service 0" in page
     agents.end_session(plane.store, agent, session, "disconnected")
     assert "none of its site agents is connected" in text(browser.page(f"/?waitFor={plane.settle()}"))
+
+
+@pytest.mark.parametrize(
+    ("checks", "said"),
+    [
+        ({"projections": "nodes: position 7, node.joined.1"}, "a read model stopped: nodes: position 7, node.joined.1"),
+        ({"follower": "stopped behind position 7"}, "nothing of the log is read: stopped behind position 7"),
+        ({"projectionLag": 12_345}, "12,345 positions behind the log"),
+        ({"accessFile": "line 3 is no TOML; an earlier one is in force"}, "line 3 is no TOML"),
+    ],
+)
+def test_lists_that_grow_old_are_an_alert_for_the_platform_with_what_to_do(
+    plane: Plane, checks: dict[str, Any], said: str
+) -> None:
+    wired: Any = plane.wired
+    well = {"database": "ok", "projections": "ok", "follower": "ok", "projectionLag": 3, "accessFile": "ok"}
+    desk = ask.desk(OPERATIONS, wired.dispatcher, wired.authorizer, wired.store, lambda: well | checks)
+    for client, told_of in ((plane.operator, [said]), (plane.acme, [])):
+        session = wired.authorizer.identify(client.headers["authorization"].removeprefix("Bearer "))
+        found = fleet_alerts.found(ask.Ask(desk, session, "", {}, {}), (), (), "tenant")
+        of_lists = [alert for alert in found if alert.advice]
+        assert [one in alert.said for one, alert in zip(told_of, of_lists, strict=True)] == [True] * len(told_of)
 
 
 def test_who_waits_is_shown_with_why(plane: Plane) -> None:
