@@ -163,7 +163,9 @@ def _both(sql: LiteralString) -> tuple[LiteralString, LiteralString]:
 
 
 _FLEET: Final = (_both(_DEVICES), _both(_SCALARS))
-_TAKEN: Final = (_both(_BOOKED), _both(_SCALARS_BOOKED), _both(_SCALARS_PLANNED))
+BOOKED: Final = _both(_BOOKED)
+SCALARS_BOOKED: Final = _both(_SCALARS_BOOKED)
+_TAKEN: Final = (BOOKED, SCALARS_BOOKED, _both(_SCALARS_PLANNED))
 _HELD: Final = _both(_CLAIMED)
 
 

@@ -57,9 +57,12 @@ class _Taken(Struct, frozen=True):
     nodes: int
 
 
-_WITHIN: LiteralString = bookings.overlapping("%(from)s", "%(until)s")
+def _within(sql: LiteralString) -> LiteralString:
+    overlapping = bookings.overlapping("%(from)s", "%(until)s")
+    return over(sql.replace("{}", overlapping), device_bookings=bookings.DEVICES, scalar_bookings=bookings.SCALARS)
 
-_TAKEN: LiteralString = """
+
+TAKEN: Final = _within("""
 SELECT b.reservation_id, b.tenant_id, min(lower(b.during)), max(coalesce(upper(b.during), %(never)s)),
        count(*)::int, count(DISTINCT b.node_id)::int
 FROM device_bookings AS b
@@ -69,8 +72,8 @@ WHERE b.pool_id = %(pool)s AND {}
   AND d.class = ANY(%(classes)s) AND b.node_id <> ALL(%(without)s)
 GROUP BY b.reservation_id, b.tenant_id, CASE WHEN b.reservation_id IS NULL THEN b.allocation_id END
 ORDER BY 4, 3, 1 LIMIT %(most)s
-"""
-_SCALARS_TAKEN: LiteralString = """
+""")
+SCALARS_TAKEN: Final = _within("""
 SELECT b.reservation_id, whose.tenant_id, min(lower(b.during)), max(coalesce(upper(b.during), %(never)s)),
        0, count(DISTINCT b.node_id)::int
 FROM scalar_bookings AS b
@@ -81,7 +84,7 @@ JOIN LATERAL (
 WHERE {} AND b.node_id <> ALL(%(without)s)
 GROUP BY b.reservation_id, whose.tenant_id
 ORDER BY 4, 3, 1 LIMIT %(most)s
-"""
+""")
 
 
 def of_decision(foreseen: Foresight, action: str) -> list[Obstacle]:
@@ -142,8 +145,7 @@ def of_capacity(
         "without": list(without),
         "most": _LOOKED_AT,
     }
-    asked = _TAKEN if wanted["classes"] else _SCALARS_TAKEN
-    sql = over(asked.replace("{}", _WITHIN), device_bookings=bookings.DEVICES, scalar_bookings=bookings.SCALARS)
+    sql = TAKEN if wanted["classes"] else SCALARS_TAKEN
     taken = [_Taken(*row) for row in read.connection.execute(sql, wanted).fetchall()]
     named = _named(read, taken, owner=owner)
     hidden = [one for one in taken if one.reservation_id is not None and one.reservation_id not in named]
