@@ -6,13 +6,17 @@ on a node, or held, or proved free, asks these rows.
 """
 
 from collections.abc import Iterator, Sequence
+from typing import Final, LiteralString
 
 from domain import node, reservation
 from domain.event import Recorded
 from projections import books, cleaning
 from projections.projection import Inline, Phase, Statement
 
-TABLES = """
+_UNTIL: LiteralString = "coalesce(upper(during), 9223372036854775807)"
+_MATTERS_UNTIL: LiteralString = f"CASE WHEN freed THEN {_UNTIL} ELSE 9223372036854775807 END"
+
+TABLES = f"""
 CREATE TABLE device_bookings (
     device_id text NOT NULL,
     allocation_id text NOT NULL,
@@ -33,7 +37,7 @@ CREATE INDEX device_bookings_device ON device_bookings (device_id, lower(during)
 CREATE INDEX device_bookings_unproved ON device_bookings (device_id, lower(during)) WHERE ended AND NOT freed;
 CREATE INDEX device_bookings_node ON device_bookings (node_id);
 CREATE INDEX device_bookings_plans ON device_bookings (node_id) WHERE reservation_id IS NULL;
-CREATE INDEX device_bookings_pool ON device_bookings (pool_id, tenant_id);
+CREATE INDEX device_bookings_pool ON device_bookings (pool_id, ({_MATTERS_UNTIL}));
 CREATE TABLE node_scalars (
     node_id text NOT NULL,
     resource text NOT NULL,
@@ -51,7 +55,25 @@ CREATE TABLE scalar_bookings (
 );
 CREATE INDEX scalar_bookings_node ON scalar_bookings (node_id, resource);
 CREATE INDEX scalar_bookings_reservation ON scalar_bookings (reservation_id);
+CREATE INDEX scalar_bookings_until ON scalar_bookings (({_UNTIL}));
 """
+
+DEVICES: Final[LiteralString] = f"(SELECT *, {_MATTERS_UNTIL} AS matters_until FROM device_bookings)"
+SCALARS: Final[LiteralString] = f"(SELECT *, {_UNTIL} AS matters_until FROM scalar_bookings)"
+"""The rows, each with an instant behind which it means nothing, as `bookings_past` has it: for ever until proved free.
+
+Most rows are of the past: who asks of a time passes them over by the index on that instant.
+"""
+
+
+def overlapping(first: LiteralString, end: LiteralString) -> LiteralString:
+    """Those rows `b` of either that overlap `[first, end)`.
+
+    As `during &&` the exclusion's index would offer to find them, and be read from end to end.
+    """
+    return (
+        f"b.matters_until > {first} AND lower(b.during) < {end} AND (upper_inf(b.during) OR upper(b.during) > {first})"
+    )
 
 
 def _place(

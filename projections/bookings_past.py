@@ -40,11 +40,13 @@ TABLES = f"""
 CREATE INDEX bookings_history_by_pool ON bookings_history (pool_id, from_position);
 CREATE INDEX bookings_history_open ON bookings_history (reservation_id)
     WHERE to_position IS NULL AND reservation_id IS NOT NULL;
+CREATE INDEX bookings_history_matters ON bookings_history (pool_id, matters_until)
+    WHERE to_position IS NULL AND pool_id IS NOT NULL;
 CREATE INDEX bookings_history_near ON bookings_history (node_id, matters_until)
     WHERE to_position IS NULL AND node_id IS NOT NULL;
 {history.tables_of("node_scalars", OF_NODE)}
 """
-"""Either partial index leaves out rows that a search by the other's column could ask for: planned while the table was
+"""Each partial index leaves out rows that a search by another's column could ask for: planned while the table was
 empty it would take any that may serve, and go through the whole of the wrong one ever after.
 """
 
@@ -61,18 +63,20 @@ _SCALARS: Final = versions.known("node_scalars", OF_NODE, "id = ANY(%s)")
 
 DEVICES: Final[LiteralString] = f"""(
     SELECT atom.key AS device_id, h.id AS allocation_id, h.reservation_id, h.node_id, h.pool_id, h.tenant_id, h.bound,
-           h.ended, h.freed, int8range((atom.value ->> 0)::bigint, (atom.value ->> 1)::bigint) AS during
+           h.ended, h.freed, h.matters_until,
+           int8range((atom.value ->> 0)::bigint, (atom.value ->> 1)::bigint) AS during
     FROM bookings_history AS h CROSS JOIN LATERAL jsonb_each(h.atoms::jsonb) AS atom WHERE {versions.CURRENT}
 )"""
-"""The rows of `device_bookings` as they were at `_as_of`."""
+"""The rows of `bookings.DEVICES` as they were at `_as_of`."""
 
 SCALARS: Final[LiteralString] = f"""(
-    SELECT h.id AS allocation_id, one.key AS resource, h.reservation_id, h.node_id,
+    SELECT h.id AS allocation_id, one.key AS resource, h.reservation_id, h.node_id, h.matters_until,
            (one.value ->> 0)::bigint AS amount,
            int8range((one.value ->> 1)::bigint, (one.value ->> 2)::bigint) AS during
-    FROM bookings_history AS h CROSS JOIN LATERAL jsonb_each(h.scalars::jsonb) AS one WHERE {versions.CURRENT}
+    FROM bookings_history AS h CROSS JOIN LATERAL jsonb_each(h.scalars::jsonb) AS one
+    WHERE h.scalars <> '{{}}' AND h.pool_id IS NOT NULL AND {versions.CURRENT}
 )"""
-"""The rows of `scalar_bookings` as they were at `_as_of`."""
+"""The rows of `bookings.SCALARS` as they were at `_as_of`."""
 
 
 def apply(batch: Sequence[Recorded]) -> Steps:

@@ -46,7 +46,8 @@ class Held(Struct, frozen=True):
         """From when on it is in no other's way, and will not be again."""
         if not self.freed:
             return FOR_EVER
-        return max((FOR_EVER if until is None else until for _, until in self.atoms.values()), default=0)
+        ends = [until for *_, until in (*self.atoms.values(), *self.scalars.values())]
+        return max((FOR_EVER if until is None else until for until in ends), default=0)
 
 
 def devices(id: str, atoms: Sequence[str]) -> Sequence[str]:

@@ -25,7 +25,7 @@ CREATE TABLE devices (
     gpu_model text,
     view bytea NOT NULL,
     since bigint NOT NULL,
-    PRIMARY KEY (node_id, id)
+    PRIMARY KEY (node_id, id) INCLUDE (class, bookable)
 );
 CREATE INDEX devices_by_pool ON devices (pool_id, class) WHERE bookable;
 {history.tables_of("devices", FACETS)}

@@ -5,6 +5,8 @@ from typing import Any
 from domain import reservation, reservation_life, reservation_terms
 from projections.documents import KEEPING, Documents
 
+_OVER = ", ".join(f"'{state}'" for state in sorted(reservation_life.FINAL))
+
 TABLES = f"""
 CREATE TABLE reservations (
     id text PRIMARY KEY,
@@ -25,7 +27,9 @@ CREATE TABLE reservations (
 ) {KEEPING};
 CREATE INDEX reservations_by_tenant ON reservations (tenant_id, created_at, id);
 CREATE INDEX reservations_by_id ON reservations (tenant_id, id);
+CREATE INDEX reservations_by_age ON reservations (created_at, id);
 CREATE INDEX reservations_by_pool ON reservations (pool_id, created_at, id);
+CREATE INDEX reservations_going_on ON reservations (state_name, created_at, id) WHERE state_name NOT IN ({_OVER});
 CREATE INDEX reservations_due ON reservations (due_rank, due_at, id) WHERE due_at IS NOT NULL;
 CREATE INDEX reservations_lacking ON reservations (pool_id, id) WHERE lacking > 0;
 CREATE INDEX reservations_leaving ON reservations (id) WHERE leaves IS NOT NULL;

@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 
 from domain import errors
 from domain.operation import Answer, KnownListing, Operation, Page
-from projections import bookings_past, versions
+from projections import bookings, bookings_past, versions
 from queries import past
 from queries.past import over
 from queries.reading import Reader, filters
@@ -23,6 +23,7 @@ class List(KnownListing, frozen=True, kw_only=True):
     node_id: str | None = None
     reservation_id: str | None = None
     state: Annotated[State, Meta(description="releasing: its devices are not proved free yet")] | None = None
+    released: Annotated[bool, Meta(description="false: those that hold their devices, or will")] | None = None
 
 
 class Allocation(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -69,6 +70,8 @@ FROM (
       AND (%(pool_id)s::text IS NULL OR b.pool_id = %(pool_id)s)
       AND (%(node_id)s::text IS NULL OR b.node_id = %(node_id)s)
       AND (%(reservation_id)s::text IS NULL OR b.reservation_id = %(reservation_id)s)
+      AND (%(released)s::boolean IS NULL OR b.freed = %(released)s)
+      AND (%(released)s::boolean IS DISTINCT FROM false OR b.matters_until = 9223372036854775807)
     GROUP BY b.allocation_id, b.reservation_id, b.tenant_id, b.pool_id, b.node_id, r.state_name
 ) AS placed
 JOIN nodes ON nodes.id = placed.node_id
@@ -77,7 +80,7 @@ WHERE %(state)s::text IS NULL OR placed.state = %(state)s
 _WAS: Final[LiteralString] = "(SELECT h.id, h.state_name FROM reservations_history AS h WHERE " + versions.CURRENT + ")"
 _ROWS = past.Rows(
     "SELECT placed.from_at, placed.id, 0::bigint, "
-    + over(_SHOWN, devices="device_bookings", scalars="scalar_bookings", states="reservations"),
+    + over(_SHOWN, devices=bookings.DEVICES, scalars="scalar_bookings", states="reservations"),
     "SELECT placed.id, " + over(_SHOWN, devices=bookings_past.DEVICES, scalars=bookings_past.SCALARS, states=_WAS),
 )
 
@@ -102,7 +105,10 @@ WAS_SEEN = seen("listed.id", bookings_past.DEVICES)
 
 
 def list_(query: List, read: Reader) -> Answer:
-    return past.listed(read, query, _ROWS, filters(query, read), type=SEEN if read.as_of is None else WAS_SEEN)
+    wanted = filters(query, read)
+    if query.state not in (None, "released") and query.released is None:
+        wanted["released"] = False
+    return past.listed(read, query, _ROWS, wanted, type=SEEN if read.as_of is None else WAS_SEEN)
 
 
 OPERATIONS = (

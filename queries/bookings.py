@@ -6,7 +6,7 @@ from msgspec import Meta, Struct
 
 from domain import errors
 from domain.operation import Answer, KnownListing, Operation, Page
-from projections import bookings_past
+from projections import bookings, bookings_past
 from queries import allocations, past
 from queries.past import over
 from queries.reading import Ids, Reader, filters
@@ -31,6 +31,7 @@ class Booking(Struct, frozen=True, kw_only=True, rename="camel"):
 
     device_id: str | None
     node_id: str
+    node_name: str
     pool_id: str
     reservation_id: str | None
     allocation_id: str
@@ -43,6 +44,7 @@ class Booking(Struct, frozen=True, kw_only=True, rename="camel"):
 _SHOWN: Final[LiteralString] = """
     convert_to(json_build_object(
         'deviceId', nullif(b.device_id, b.allocation_id), 'nodeId', b.node_id,
+        'nodeName', coalesce((SELECT name FROM nodes WHERE nodes.id = b.node_id), b.node_id),
         'poolId', b.pool_id, 'reservationId', b.reservation_id, 'allocationId', b.allocation_id,
         'tenantId', b.tenant_id, 'bound', b.bound,
         'from', lower(b.during), 'until', nullif(upper(b.during), 253402300799000))::text, 'UTF8')
@@ -52,11 +54,13 @@ _SHOWN: Final[LiteralString] = """
       AND (%(node_id)s::text[] IS NULL OR b.node_id = ANY(%(node_id)s))
       AND (%(reservation_id)s::text IS NULL OR b.reservation_id = %(reservation_id)s)
       AND (%(tenant_id)s::text IS NULL OR b.tenant_id = %(tenant_id)s)
-      AND b.during && int8range(%(from_)s, %(until)s)
+      AND (%(until)s::bigint IS NULL OR lower(b.during) < %(until)s)
+      AND (%(from_)s::bigint IS NULL
+           OR (b.matters_until > %(from_)s AND (upper_inf(b.during) OR upper(b.during) > %(from_)s)))
 """
 _ID: Final[LiteralString] = "b.device_id || '|' || b.allocation_id"
 _ROWS = past.Rows(
-    "SELECT lower(b.during), " + _ID + ", 0::bigint, " + over(_SHOWN, devices="device_bookings"),
+    "SELECT lower(b.during), " + _ID + ", 0::bigint, " + over(_SHOWN, devices=bookings.DEVICES),
     "SELECT " + _ID + ", " + over(_SHOWN, devices=bookings_past.DEVICES),
 )
 _ALLOCATION: Final[LiteralString] = "split_part(listed.id, '|', 2)"

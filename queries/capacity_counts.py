@@ -7,7 +7,7 @@ from typing import Any, Final, LiteralString
 
 from msgspec import Struct
 
-from projections import bookings_past, quotas_past, versions
+from projections import bookings, bookings_past, device_counts, quotas_past, versions
 from queries.past import over
 from queries.reading import Reader
 
@@ -48,6 +48,7 @@ Counts = dict[str, dict[str, Count]]
 """By pool and resource."""
 
 _WITHIN: LiteralString = "during && int8range(%(_first)s, %(_end)s)"
+_OVERLAPPING: LiteralString = bookings.overlapping("%(_first)s", "%(_end)s")
 _COVERED: LiteralString = """
     (greatest(lower(during), %(_first)s) - %(_first)s + %(_step)s - 1) / %(_step)s,
     (least(coalesce(upper(during), %(_end)s), %(_end)s) - %(_first)s + %(_step)s - 1) / %(_step)s
@@ -55,9 +56,10 @@ _COVERED: LiteralString = """
 """The first point that an interval covers, and the first behind it: points at which it is over are not its own."""
 
 _DEVICES: Final[LiteralString] = """
-SELECT devices.pool_id, devices.class, count(*), count(*) FILTER (WHERE nodes.schedulable)
-FROM devices AS devices JOIN nodes AS nodes ON nodes.id = devices.node_id
-WHERE devices.bookable AND devices.pool_id = ANY(%(pools)s) GROUP BY 1, 2
+SELECT counted.pool_id, counted.class, sum(counted.devices)::bigint,
+       coalesce(sum(counted.devices) FILTER (WHERE nodes.schedulable), 0)::bigint
+FROM device_counts AS counted JOIN nodes AS nodes ON nodes.id = counted.node_id
+WHERE counted.pool_id = ANY(%(pools)s) GROUP BY 1, 2
 """
 _SCALARS: Final[LiteralString] = """
 SELECT n.pool_id, s.key, sum(s.value::bigint)::bigint,
@@ -66,16 +68,24 @@ FROM nodes AS n, jsonb_each_text(n.scalars) AS s
 WHERE n.pool_id = ANY(%(pools)s) GROUP BY 1, 2
 """
 _BOOKED: LiteralString = (
-    "SELECT "
+    """SELECT first, behind, taken.pool_id, class, mine, bound, n.schedulable, planned, sum(many)::bigint
+FROM (
+    SELECT """
     + _COVERED
-    + """, b.pool_id, d.class, b.tenant_id = %(me)s, b.bound, n.schedulable, b.reservation_id IS NULL, count(*)
-FROM device_bookings AS b
-JOIN devices AS d ON d.node_id = b.node_id AND d.id = b.device_id AND d.bookable
-JOIN nodes AS n ON n.id = b.node_id
-WHERE b.pool_id = ANY(%(pools)s) AND """
-    + _WITHIN
-    + " GROUP BY 1, 2, 3, 4, 5, 6, 7, 8"
+    + """, b.pool_id, d.class, b.tenant_id = %(me)s, b.bound, b.reservation_id IS NULL, b.node_id, count(*)
+    FROM device_bookings AS b CROSS JOIN LATERAL devices AS d
+    WHERE b.pool_id = ANY(%(pools)s) AND """
+    + _OVERLAPPING
+    + """
+    GROUP BY 1, 2, 3, 4, 5, 6, 7, 8
+) AS taken (first, behind, pool_id, class, mine, bound, planned, node_id, many)
+JOIN nodes AS n ON n.id = taken.node_id
+GROUP BY 1, 2, 3, 4, 5, 6, 7, 8
+"""
 )
+"""Each device is looked up by itself, and each node once for all that are booked of it: a plan that joins them thinks
+that it finds hardly any, as what a node's id and a device's say of each other is nothing that the server knows.
+"""
 _SCALARS_BOOKED: LiteralString = (
     "SELECT "
     + _COVERED.replace("during", "b.during")
@@ -84,8 +94,8 @@ FROM scalar_bookings AS b JOIN nodes AS n ON n.id = b.node_id
 JOIN LATERAL (
     SELECT tenant_id, bound FROM device_bookings AS booked WHERE booked.allocation_id = b.allocation_id LIMIT 1
 ) AS d ON true
-WHERE n.pool_id = ANY(%(pools)s) AND b."""
-    + _WITHIN
+WHERE n.pool_id = ANY(%(pools)s) AND """
+    + _OVERLAPPING
     + " GROUP BY 1, 2, 3, 4, 5, 6, 7, 8"
 )
 _SCALARS_PLANNED: LiteralString = (
@@ -93,9 +103,9 @@ _SCALARS_PLANNED: LiteralString = (
     + _COVERED
     + """, b.pool_id, s.key, false, false, n.schedulable, true, sum(s.value::bigint)::bigint
 FROM (
-    SELECT DISTINCT allocation_id, node_id, pool_id, during FROM device_bookings AS plans
-    WHERE reservation_id IS NULL AND pool_id = ANY(%(pools)s) AND """
-    + _WITHIN
+    SELECT DISTINCT b.allocation_id, b.node_id, b.pool_id, b.during FROM device_bookings AS b
+    WHERE b.reservation_id IS NULL AND b.pool_id = ANY(%(pools)s) AND """
+    + _OVERLAPPING
     + """
 ) AS b
 JOIN nodes AS n ON n.id = b.node_id CROSS JOIN LATERAL jsonb_each_text(n.scalars) AS s
@@ -114,9 +124,13 @@ WHERE """
     + _WITHIN
     + " GROUP BY 1, 2, 3, 4"
 )
-_DEVICES_THEN: LiteralString = (
-    "(SELECT substr(h.id, length(h.node_id) + 2) AS id, h.node_id, h.pool_id, h.class, h.bookable "
-    "FROM devices_history AS h WHERE " + versions.CURRENT + ")"
+_DEVICE: LiteralString = """
+(SELECT d.class FROM devices AS d WHERE d.node_id = b.node_id AND d.id = b.device_id AND d.bookable LIMIT 1)
+"""
+_DEVICE_THEN: LiteralString = (
+    "(SELECT h.class FROM devices_history AS h WHERE h.id = b.node_id || '|' || b.device_id AND h.bookable AND "
+    + versions.CURRENT
+    + " LIMIT 1)"
 )
 _NODES_THEN: LiteralString = (
     "(SELECT h.id, h.pool_id, h.schedulable, kept.scalars FROM nodes_history AS h LEFT JOIN "
@@ -130,9 +144,17 @@ _NODES_THEN: LiteralString = (
 
 def _both(sql: LiteralString) -> tuple[LiteralString, LiteralString]:
     """A question as of now, and as of a position."""
-    return sql, over(
+    now = over(
         sql,
-        devices=_DEVICES_THEN,
+        device_counts=device_counts.NOW,
+        devices=_DEVICE,
+        device_bookings=bookings.DEVICES,
+        scalar_bookings=bookings.SCALARS,
+    )
+    return now, over(
+        sql,
+        device_counts=device_counts.THEN,
+        devices=_DEVICE_THEN,
         nodes=_NODES_THEN,
         device_bookings=bookings_past.DEVICES,
         scalar_bookings=bookings_past.SCALARS,
@@ -141,7 +163,9 @@ def _both(sql: LiteralString) -> tuple[LiteralString, LiteralString]:
 
 
 _FLEET: Final = (_both(_DEVICES), _both(_SCALARS))
-_TAKEN: Final = (_both(_BOOKED), _both(_SCALARS_BOOKED), _both(_SCALARS_PLANNED))
+BOOKED: Final = _both(_BOOKED)
+SCALARS_BOOKED: Final = _both(_SCALARS_BOOKED)
+_TAKEN: Final = (BOOKED, SCALARS_BOOKED, _both(_SCALARS_PLANNED))
 _HELD: Final = _both(_CLAIMED)
 
 

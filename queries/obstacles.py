@@ -4,12 +4,14 @@ Reservations that the caller may see are named; of others it is told only how lo
 """
 
 from collections.abc import Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, LiteralString
 
 from msgspec import Struct
 
 from domain import budget, errors, reservation, reservation_terms, waiting
 from domain.access import Foresight
+from projections import bookings
+from queries.past import over
 from queries.quota_peaks import Peak
 from queries.reading import Reader
 from queries.sight import may_get
@@ -55,18 +57,23 @@ class _Taken(Struct, frozen=True):
     nodes: int
 
 
-_TAKEN = """
+def _within(sql: LiteralString) -> LiteralString:
+    overlapping = bookings.overlapping("%(from)s", "%(until)s")
+    return over(sql.replace("{}", overlapping), device_bookings=bookings.DEVICES, scalar_bookings=bookings.SCALARS)
+
+
+TAKEN: Final = _within("""
 SELECT b.reservation_id, b.tenant_id, min(lower(b.during)), max(coalesce(upper(b.during), %(never)s)),
        count(*)::int, count(DISTINCT b.node_id)::int
 FROM device_bookings AS b
 JOIN devices AS d ON d.node_id = b.node_id AND d.id = b.device_id AND d.bookable
 JOIN nodes AS n ON n.id = b.node_id AND n.schedulable
-WHERE b.pool_id = %(pool)s AND b.during && int8range(%(from)s, %(until)s)
+WHERE b.pool_id = %(pool)s AND {}
   AND d.class = ANY(%(classes)s) AND b.node_id <> ALL(%(without)s)
 GROUP BY b.reservation_id, b.tenant_id, CASE WHEN b.reservation_id IS NULL THEN b.allocation_id END
 ORDER BY 4, 3, 1 LIMIT %(most)s
-"""
-_SCALARS_TAKEN = """
+""")
+SCALARS_TAKEN: Final = _within("""
 SELECT b.reservation_id, whose.tenant_id, min(lower(b.during)), max(coalesce(upper(b.during), %(never)s)),
        0, count(DISTINCT b.node_id)::int
 FROM scalar_bookings AS b
@@ -74,10 +81,10 @@ JOIN nodes AS n ON n.id = b.node_id AND n.schedulable AND n.pool_id = %(pool)s
 JOIN LATERAL (
     SELECT d.tenant_id FROM device_bookings AS d WHERE d.allocation_id = b.allocation_id LIMIT 1
 ) AS whose ON true
-WHERE b.during && int8range(%(from)s, %(until)s) AND b.node_id <> ALL(%(without)s)
+WHERE {} AND b.node_id <> ALL(%(without)s)
 GROUP BY b.reservation_id, whose.tenant_id
 ORDER BY 4, 3, 1 LIMIT %(most)s
-"""
+""")
 
 
 def of_decision(foreseen: Foresight, action: str) -> list[Obstacle]:
@@ -138,7 +145,7 @@ def of_capacity(
         "without": list(without),
         "most": _LOOKED_AT,
     }
-    sql = _TAKEN if wanted["classes"] else _SCALARS_TAKEN
+    sql = TAKEN if wanted["classes"] else SCALARS_TAKEN
     taken = [_Taken(*row) for row in read.connection.execute(sql, wanted).fetchall()]
     named = _named(read, taken, owner=owner)
     hidden = [one for one in taken if one.reservation_id is not None and one.reservation_id not in named]

@@ -20,7 +20,7 @@ _LABEL: LiteralString = f"SELECT coalesce(({log_time.AS_OF}), 0), EXISTS (SELECT
 _KEPT: LiteralString = "SELECT position FROM history_horizon"
 
 
-_VERBS: tuple[LiteralString, ...] = ("FROM ", "JOIN ")
+_VERBS: tuple[LiteralString, ...] = ("FROM ", "JOIN ", "LATERAL ")
 _SHOWN: LiteralString = "SELECT %(_as_of)s::bigint, id, 0::bigint, coalesce(view, '') FROM ("
 _AS_SHOWN: LiteralString = ") AS walked (id, view)"
 _STOOD: LiteralString = "SELECT %(_as_of)s::bigint, id, coalesce(until, 0), ''::bytea FROM ("

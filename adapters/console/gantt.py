@@ -17,6 +17,7 @@ class Booking(Struct, frozen=True, kw_only=True, rename="camel"):
 
     device_id: str | None = None
     node_id: str
+    node_name: str = ""
     pool_id: str
     reservation_id: str | None = None
     allocation_id: str

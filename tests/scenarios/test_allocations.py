@@ -33,9 +33,12 @@ def test_an_allocation_goes_through_the_states_of_its_life(plane: Plane) -> None
     plane.acme.ok("POST", f"/v1/reservations/{made}/release", {})
     (releasing,) = listed(plane, plane.acme, "&state=releasing")
     assert releasing["reservationId"] == made
+    assert releasing in listed(plane, plane.acme, "&released=false"), "its devices are not proved free"
     plane.report(node_id)
     (released,) = listed(plane, plane.acme, "&state=released")
     assert released["until"] <= plane.store.now()
+    assert [row["reservationId"] for row in listed(plane, plane.acme, "&released=true")] == [made]
+    assert [row["reservationId"] for row in listed(plane, plane.acme, "&released=false")] == [ahead["id"]]
     plane.acme.ok("POST", f"/v1/reservations/{ahead['id']}/cancel", {})
     assert [row["reservationId"] for row in listed(plane, plane.acme)] == [made], "what never began leaves none"
 

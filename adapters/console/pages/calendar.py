@@ -243,11 +243,10 @@ def _bookings(ask: Ask, view: View, wanted: Wanted, node_ids: Sequence[str] = ()
 def _booked(ask: Ask, view: View, wanted: Wanted) -> Found:
     """Nodes on which the caller has something, by what it has there."""
     bookings, known_until = _bookings(ask, view, wanted)
-    placed = ask.if_may("allocations.list", scope=wanted.scope, poolId=wanted.pool_id, order="desc", limit=MOST)
-    names = {one["nodeId"]: one["nodeName"] for one in placed["items"]} if placed else {}
     by_node = _by_node(bookings)
-    ids = sorted(by_node, key=lambda id: (names.get(id, ""), id))
-    nodes = (Node(id=id, name=names.get(id, id), bookings=by_node[id], known_until=known_until) for id in ids)
+    names = {one.node_id: one.node_name for one in bookings}
+    ids = sorted(by_node, key=lambda id: (names[id], id))
+    nodes = (Node(id=id, name=names[id], bookings=by_node[id], known_until=known_until) for id in ids)
     return Found(tuple(nodes), cut=known_until is not None)
 
 

@@ -29,9 +29,10 @@ def progress(ask: Ask, node: Json, allocations: list[dict[str, Any]]) -> dict[st
 def _began_with(ask: Ask, id: str, since: int) -> int | None:
     if ask.as_of is not None:
         return None
-    fields = {"nodeId": id, "scope": ask.widest("allocations.list"), "limit": "1000", "asOf": str(since)}
+    fields = {"nodeId": id, "scope": ask.widest("allocations.list"), "limit": "1000"}
+    fields |= {"released": "false", "asOf": str(since)}
     try:
         found = ask.if_may("allocations.list", **fields)
     except errors.HistoryPruned:
         return None
-    return None if found is None else sum(1 for one in found["items"] if one["state"] != "released")
+    return None if found is None else len(found["items"])

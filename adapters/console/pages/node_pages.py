@@ -39,7 +39,7 @@ def now_page(ask: Ask) -> dict[str, Any]:
     at = _instant(ask, story)
     devices = ask.if_may("nodes.devices", id=id)
     bookings = _listed(ask, "bookings.list", nodeId=[id], **{"from": str(at)})
-    allocations = [one for one in _listed(ask, "allocations.list", nodeId=id) if one["state"] != "released"]
+    allocations = _listed(ask, "allocations.list", nodeId=id, released="false")
     shown = _around(ask, node, "")
     return {
         **shown,
@@ -79,7 +79,7 @@ def commands_page(ask: Ask) -> dict[str, Any]:
             "gpuUuid": [one["uuid"] for one in ((inventory or {}).get("inventory") or {}).get("gpus", ())],
             "instanceId": [one["id"] for one in (spec or {}).get("instances", ())],
         },
-        "running": [one for one in _listed(ask, "allocations.list", nodeId=node["id"]) if one["state"] != "released"],
+        "running": _listed(ask, "allocations.list", nodeId=node["id"], released="false"),
     }
 
 

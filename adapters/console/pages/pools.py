@@ -52,7 +52,7 @@ def one(ask: Ask) -> dict[str, Any]:
         "site": ask.if_may("sites.get", id=shown["siteId"]),
         "members": members,
         "queue": queue,
-        "held": seen.several(ask, "allocations.list", poolId=id, order="desc", limit=SHOWN),
+        "held": seen.several(ask, "allocations.list", poolId=id, released="false", order="desc", limit=SHOWN),
         "offers": offers["items"] if offers else [],
         "mine": next((one for one in offers["items"] if one["tenantId"] == me), None) if offers else None,
         "may": ask.offered(*RUNS, id=id) - in_use if owns and not shown["retired"] else set(),

@@ -1,0 +1,29 @@
+"""What is over is passed over: questions of now and later find theirs by an index, however much there was before."""
+
+import psycopg
+import pytest
+
+from queries import capacity_counts, obstacles
+from queries.capacity_counts import Points
+
+ASKED = {
+    "pools": ["pool_1"], "me": "acme", "_as_of": 1, **Points(1).wanted,
+    "pool": "pool_1", "from": 1, "until": 2, "classes": ["gpu"], "without": [], "never": 9, "most": 9,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("sql", "index", "nested"),
+    [
+        (capacity_counts.BOOKED[0], "device_bookings_pool", "off"),
+        (capacity_counts.BOOKED[1], "bookings_history_matters", "on"),
+        (capacity_counts.SCALARS_BOOKED[0], "scalar_bookings_until", "off"),
+        (obstacles.TAKEN, "device_bookings_pool", "off"),
+        (obstacles.SCALARS_TAKEN, "scalar_bookings_until", "off"),
+    ],
+)
+def test_an_index_says_what_still_matters(connection: psycopg.Connection, sql: str, index: str, nested: str) -> None:
+    """The server takes it only while question and index say the same of a row, letter by letter."""
+    connection.execute(f"SET enable_seqscan = off; SET enable_nestloop = {nested}".encode())
+    plan = connection.execute(f"EXPLAIN {sql}".encode(), ASKED).fetchall()
+    assert index in "\n".join(line for (line,) in plan)
