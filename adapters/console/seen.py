@@ -58,6 +58,12 @@ def several(ask: Ask, operation: str, **fields: Any) -> list[Any]:
     return [] if found is None else list(found["items"])
 
 
+def own(ask: Ask, operation: str, **fields: Any) -> list[Any]:
+    """What a form offers: what is the caller's tenant's, or is offered to it, however wide the caller may look."""
+    found = ask.if_may(operation, limit=MOST_NAMES, **fields)
+    return [] if found is None else list(found["items"])
+
+
 def names(ask: Ask, noun: str) -> dict[str, str]:
     """By id; of sites, pools and projects, which people know by their names."""
     return {row["id"]: row["name"] for row in several(ask, f"{noun}.list", limit=MOST_NAMES)}

@@ -102,13 +102,11 @@ def test_an_auditor_searches_the_log_and_sees_it_proved(visit: Visit, width: int
 
 
 @WIDTHS
-@pytest.mark.parametrize(
-    "path", ["/nodes", "/reservations", "/instances", "/pools", "/projects", "/quotas", "/usage?span=day", "/sites"]
-)
-def test_every_other_page_can_be_read_by_everybody(visit: Visit, path: str, width: int, dark: bool) -> None:
+def test_every_other_page_can_be_read_by_everybody(visit: Visit, width: int, dark: bool) -> None:
     visitor = visit("root", width, dark)
-    expect(visitor.go(path).get_by_role("heading", level=1)).to_be_visible()
-    visitor.look(path.strip("/").partition("?")[0])
+    for name in ("nodes", "reservations", "instances", "pools", "projects", "quotas", "usage", "sites"):
+        expect(visitor.go(f"/{name}").get_by_role("heading", level=1)).to_be_visible()
+        visitor.look(name)
 
 
 def test_a_page_that_is_left_behind_says_so(visit: Visit) -> None:

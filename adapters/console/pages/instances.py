@@ -57,16 +57,16 @@ def console(ask: Ask) -> dict[str, Any]:
 
 def new(ask: Ask) -> dict[str, Any]:
     """What there is to start from; an image that nobody vouches for is refused, so it is not shown."""
-    images = seen.several(ask, "images.list", state="stored", purpose="os", verified="true", limit=seen.MOST_NAMES)
-    pools = [pool for pool in seen.several(ask, "pools.list", retired="false") if pool["class"] == "vps-host"]
+    images = seen.own(ask, "images.list", state="stored", purpose="os", verified="true")
+    pools = [pool for pool in seen.own(ask, "pools.list", retired="false") if pool["class"] == "vps-host"]
     here = {pool["id"] for pool in pools}
     held = ask.if_may("reservations.list", state="active", limit=200) or {"items": []}
     free = [one for one in held["items"] if one["binding"] == "instance" and not one["instanceId"]]
     return {
         "pools": [(pool["id"], f"{pool['name']} ({pool['gpuModel']})") for pool in pools],
-        "flavors": [(one["id"], size(one)) for one in seen.several(ask, "flavors.list", retired="false")],
+        "flavors": [(one["id"], size(one)) for one in seen.own(ask, "flavors.list", retired="false")],
         "images": [(one["id"], f"{one['name']} {one['imageVersion']}") for one in images],
-        "projects": [(one["id"], one["name"]) for one in seen.several(ask, "projects.list", archived="false")],
+        "projects": [(one["id"], one["name"]) for one in seen.own(ask, "projects.list", archived="false")],
         "reservations": [(one["id"], f"{one['id'][:16]}…") for one in free if one["poolId"] in here],
         "kinds": get_args(node_spec.Kind),
         "may": ask.offered("instances.create"),

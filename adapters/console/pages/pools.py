@@ -78,9 +78,8 @@ def sold(of: Mapping[str, Any]) -> list[str]:
 
 
 def new(ask: Ask) -> dict[str, Any]:
-    sites = ask.if_may("sites.list", limit=seen.MOST_NAMES) or {"items": []}
     return {
-        "sites": [(site["id"], site["name"]) for site in sites["items"]],
+        "sites": [(site["id"], site["name"]) for site in seen.own(ask, "sites.list")],
         "models": [(name, name) for name in sorted(gpu.families())],
         "classes": get_args(pool.Class),
         "sharings": get_args(pool.Sharing),

@@ -32,13 +32,11 @@ def offer(ask: Ask) -> dict[str, Any]:
     """The pools with what is free of each, the classes that they sell, and the caller's projects."""
     found = ask.if_may("capacity.list")
     capacity = [] if found is None else found["items"]
-    listed = ask.if_may("pools.list", retired="false", limit=seen.MOST_NAMES) or {"items": []}
-    pools = [pool | _sold(pool, capacity) for pool in listed["items"]]
-    projects = ask.if_may("projects.list", archived="false", limit=seen.MOST_NAMES) or {"items": []}
+    pools = [pool | _sold(pool, capacity) for pool in seen.own(ask, "pools.list", retired="false")]
     return {
         "pools": pools,
         "classes": sorted({name for pool in pools for name in pool["classes"]}),
-        "projects": [(one["id"], one["name"]) for one in projects["items"]],
+        "projects": [(one["id"], one["name"]) for one in seen.own(ask, "projects.list", archived="false")],
     }
 
 

@@ -49,6 +49,19 @@ def test_a_form_starts_one_and_brings_its_user_data_as_bytes(plane: given.Plane)
     assert "SHA-256 " in shown
 
 
+def test_a_form_offers_what_is_ones_own_however_wide_one_may_look(plane: given.Plane) -> None:
+    plane.hosts()
+    plane.flavor("small")
+    plane.image()
+    theirs = plane.acme.ok("POST", "/v1/projects", {"name": "vision"}, Idempotency_Key="vision")["id"]
+    plane.settle()
+    for path in ("/instances/new", "/reserve"):
+        assert theirs in signed(plane, plane.acme).page(path)
+        page = signed(plane, plane.root).page(path)
+        assert offered(page) != set()
+        assert theirs not in page
+
+
 def test_each_state_offers_what_it_takes(plane: given.Plane) -> None:
     id = running(plane)
     browser = signed(plane, plane.acme)
