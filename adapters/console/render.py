@@ -13,6 +13,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 from msgspec import Struct
 
+from adapters import instant_names
+
 PAGES: Final = {
     "node": "/nodes/",
     "rsv": "/reservations/",
@@ -37,6 +39,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters.update({filter.__name__: filter for filter in FILTERS})
+    made.tests["instant"] = instant_names.holds
     made.filters["spelt"] = lambda name: (name, words(name))
     made.filters["same"] = lambda name: (name, name)
     return made
