@@ -1,7 +1,7 @@
 """What a page asks: operations of the API, as whoever looks at it, now or as it was known then."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -32,6 +32,9 @@ class Things(Protocol):
 
     def load_all(self, streams: Sequence[str]) -> Sequence[Loaded]:
         """The states of streams with their versions, 0 of one that is not there."""
+
+    def load_all_as_of(self, streams: Sequence[str], position: int) -> Sequence[Loaded]:
+        """The same of as the log was up to a position."""
 
 
 ReadBy = Callable[[Authorizer, Callable[[], bool]], routes.Dispatch]
@@ -139,6 +142,14 @@ class Ask:
     def load_all(self, streams: Sequence[str]) -> Sequence[Loaded]:
         """Their states, of whomever they are: for a page that asks what of them may be shown."""
         return self._desk.things.load_all(streams)
+
+    def begun(self, streams: Collection[str]) -> set[str]:
+        """Those that there were in the past that is shown; of the present all."""
+        if self.as_of is None or not streams or not self.position:
+            return set(streams)
+        wanted = sorted(streams)
+        then = self._desk.things.load_all_as_of(wanted, self.position)
+        return {stream for stream, one in zip(wanted, then, strict=True) if one.version}
 
     def offered(self, *names: str, **fields: Any) -> set[str]:
         """Those of the operations that may be offered on a page: none of them on one that shows the past."""
