@@ -13,18 +13,24 @@ from . import node_acts, node_devices, node_drain, node_hardware, node_reasons, 
 Json = Mapping[str, Any]
 MOST: Final = "1000"
 LATELY: Final = "25"
-TABS: Final = (("", "Now"), ("/commands", "Commands"), ("/inventory", "Hardware"), ("/history", "History"))
+TABS: Final = (
+    ("", "Now", "nodes.get"),
+    ("/commands", "Commands", "commands.list"),
+    ("/inventory", "Hardware", "nodes.inventory"),
+    ("/history", "History", "nodes.history"),
+)
+"""Below a node's address: what each is called, and the operation that it shows."""
 
 
 def _around(ask: Ask, node: Json, tab: str) -> dict[str, Any]:
     """What stands above each of the node's pages."""
     id = node["id"]
-    past = f"?asOf={ask.as_of}" if ask.as_of else ""
+    open_ = [(below, said) for below, said, shows in TABS if ask.may(shows, id=id, scope=ask.widest(shows))]
     return {
         "node": node,
         "title": node["name"],
-        "tab": tab,
-        "tabs": [(f"/nodes/{id}{below}{past}", said, below == tab) for below, said in TABS],
+        "tabs": [(f"/nodes/{id}{below}", said, below == tab) for below, said in open_],
+        "below": [below for below, _ in open_],
         "may": ask.offered(*node_acts.ALL, id=id) & node_acts.legal(node),
         "why": node_reasons.why(node),
         "audit": ask.may("audit.events"),
@@ -157,6 +163,7 @@ def _page(below: str, name: str, build: Callable[[Ask], dict[str, Any]]) -> Page
         template=f"node{name.replace('.', '-')}.html",
         build=build,
         title="Node",
+        nav="Nodes",
         live=("node",),
     )
 
