@@ -1,7 +1,9 @@
 """What a page asks: operations of the API, as whoever looks at it, now or as it was known then."""
 
 import re
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -11,6 +13,7 @@ from adapters.http import decode, routes
 from commands.ports import Loaded
 from domain import catalog, errors
 from domain.access import Authorizer, Resource, Session
+from domain.event import Recorded
 from domain.operation import Call, Operation, Reading
 
 from . import forms
@@ -18,6 +21,7 @@ from .look import Look
 
 _PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
 _POSITION: Final = re.compile(r"@?[0-9]{1,18}")
+_LAST: Final = 2**62
 LAST_MS: Final = 253_402_300_800_000
 """From here on a date has more digits than forms and calendars have room for."""
 
@@ -35,6 +39,9 @@ class Things(Protocol):
 
     def load_all_as_of(self, streams: Sequence[str], position: int) -> Sequence[Loaded]:
         """The same of as the log was up to a position."""
+
+    def log(self, after: int, upto: int, limit: int) -> Sequence[Recorded]:
+        """Events in `(after, upto]` by position."""
 
 
 ReadBy = Callable[[Authorizer, Callable[[], bool]], routes.Dispatch]
@@ -110,6 +117,18 @@ class Ask:
         if self.as_of is not None and not self.has_past(name):
             return None
         return self(name, **fields) if self.may(name, **fields) else None
+
+    @cached_property
+    def now(self) -> int:
+        """What now is on the page, in epoch ms: the present, or the instant of the past that it shows."""
+        if self.as_of is None:
+            return int(time.time() * 1000)
+        if not self.as_of.startswith("@"):
+            return int(self.as_of)
+        came = self._desk.things.log(int(self.as_of[1:]) - 1, _LAST, 1)
+        if not came:
+            raise errors.Invalid("asOf", "lies beyond the log")
+        return came[0].recorded_at
 
     def has_past(self, name: str) -> bool:
         return self._desk.operations[name].has_past

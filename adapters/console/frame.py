@@ -65,7 +65,7 @@ def bare(visit: Visit, here: str, title: str = "") -> dict[str, Any]:
         "began": None,
         "live": "",
         "position": 0,
-        "now": int(time.time() * 1000),
+        "present": int(time.time() * 1000),
         "form": visit.ticket.form if visit.ticket else "",
         "plain": not visit.secure and visit.address not in ("127.0.0.1", "::1", ""),
     }

@@ -1,6 +1,5 @@
 """Calendar: what is booked when, of a pool, a node or a tenant, and what is free to reserve."""
 
-import time
 from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -62,7 +61,7 @@ class Found(Struct, frozen=True):
 
 
 def build(ask: Ask) -> dict[str, Any]:
-    now = _now(ask)
+    now = ask.now
     view = calendar_view.chosen(ask.query, now)
     pools = ask("pools.list", scope=ask.widest("pools.list"), limit=1000)["items"]
     wanted = _wanted(ask, pools)
@@ -102,16 +101,6 @@ def _linked(ask: Ask, found: Found, rows: Iterable[Booking]) -> Container[str]:
     """What the chart leads to: nodes of one's own and reservations that one may see."""
     nodes = {one.id for one in found.nodes} if found.hardware else set()
     return ways.of(ask, nodes | {one.reservation_id for one in rows if one.reservation_id}).things
-
-
-def _now(ask: Ask) -> int:
-    """The present, or the instant of the past that is shown."""
-    if ask.as_of is None:
-        return int(time.time() * 1000)
-    if not ask.as_of.startswith("@"):
-        return int(ask.as_of)
-    told = ask.if_may("capacity.list")
-    return told["items"][0]["at"] if told and told["items"] else int(time.time() * 1000)
 
 
 def _wanted(ask: Ask, pools: Sequence[Mapping[str, Any]]) -> Wanted:

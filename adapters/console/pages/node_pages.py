@@ -1,6 +1,5 @@
 """A node's pages: how it stands and what may be done, its commands, its hardware, its history."""
 
-import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -42,7 +41,7 @@ def now_page(ask: Ask) -> dict[str, Any]:
     node = ask("nodes.get", id=ask.path["id"])
     id = node["id"]
     story = _story(ask, id, LATELY)
-    at = _instant(ask, story)
+    at = ask.now
     devices = ask.if_may("nodes.devices", id=id)
     bookings = _listed(ask, "bookings.list", nodeId=[id], **{"from": str(at)})
     allocations = _listed(ask, "allocations.list", nodeId=id, released="false")
@@ -120,15 +119,6 @@ def history_page(ask: Ask) -> dict[str, Any]:
 def _asked(text: str) -> str:
     """A point in time as the API takes it: from a field of a date, or as it is."""
     return as_of(text) or ""
-
-
-def _instant(ask: Ask, story: list[dict[str, Any]]) -> int:
-    """The present, or the past that is looked at; a position is when the node's latest event of then was written."""
-    if ask.as_of is None:
-        return int(time.time() * 1000)
-    if not ask.as_of.startswith("@"):
-        return int(ask.as_of)
-    return int(story[0]["at"]) if story else 0
 
 
 def _story(ask: Ask, id: str, most: str) -> list[dict[str, Any]]:

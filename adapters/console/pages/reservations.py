@@ -33,6 +33,7 @@ def one(ask: Ask) -> dict[str, Any]:
     extensions = ask.if_may("extensions.list", reservationId=id, scope=scope, order="desc", limit=20)
     return {
         "of": shown,
+        "now": ask.now,
         "mine": mine,
         "pool": pool,
         "project": names.get(shown["projectId"]) if (names := _projects(ask, shown)) else None,

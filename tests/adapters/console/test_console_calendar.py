@@ -154,8 +154,19 @@ def test_the_past_shows_what_was_known_then_and_offers_nothing(plane: given.Plan
         address = f"/calendar?poolId={pool_id}&date={day.date}&asOf=@"
         then, later = (signed(plane, client).page(f"{address}{position}") for position in (before, after))
         assert mine not in then
-        assert f'href="/reservations/{mine}"' in later
+        assert f'href="/reservations/{mine}?asOf=%40{after}"' in later
         assert "/reserve?poolId" not in then + later
+
+
+def test_the_past_is_drawn_around_what_was_now_then(plane: given.Plane) -> None:
+    plane.fleet()
+    position = plane.settle()
+    ((event, _),) = plane.store.at([position])
+    plane.acme.ok("POST", "/v1/projects", {"name": "later"})
+    for client in (plane.root, plane.acme, plane.globex, plane.acme_user):
+        page = signed(plane, client).page(f"/calendar?asOf=@{position}")
+        assert re.findall(r'data-snap="\d+" data-now="(\d+)"', page) == [str(event.recorded_at)]
+    assert signed(plane, plane.globex).get(f"/calendar?asOf=@{plane.settle() + 1000}").status_code == 422
 
 
 def test_a_calendar_without_any_pool_says_so(plane: given.Plane) -> None:
