@@ -130,17 +130,21 @@ def _gap_ms(pools: Iterable[Mapping[str, Any]], pool_id: str) -> int:
 
 
 def _hardware(ask: Ask, view: View, wanted: Wanted, node: Any, gap_ms: int) -> Found | None:
-    """Every node of the owner's with its devices, booked or not; None where the caller owns none of them."""
+    """Every node of the owner's with its devices, booked or not, by name and in the past by id.
+
+    None where the caller owns none of them.
+    """
     if node is not None:
         nodes, following = [node], ""
     elif wanted.pool_id and not wanted.node_id:
-        listed = ask.if_may("nodes.list", poolId=wanted.pool_id, scope=wanted.scope, limit=NODES, cursor=wanted.cursor)
+        asked = {"poolId": wanted.pool_id, "scope": wanted.scope, "limit": NODES, "cursor": wanted.cursor}
+        in_order = {"sort": "name", "order": "asc"} if ask.as_of is None else {}
+        listed = ask.if_may("nodes.list", **asked, **in_order)
         nodes, following = (listed["items"], listed.get("nextCursor") or "") if listed else ([], "")
     else:
         nodes, following = [], ""
     if not nodes:
         return None
-    nodes.sort(key=lambda one: (one["name"], one["id"]))
     ids = [one["id"] for one in nodes]
     by_node = _devices(ask, ids, wanted)
     devices = {id: calendar_lines.labels(by_node[id]) for id in ids}

@@ -203,6 +203,20 @@ def test_what_the_address_says_is_shown_as_text(plane: given.Plane) -> None:
     assert '"><b>' not in page
 
 
+def test_nodes_stand_in_one_order_from_page_to_page(plane: given.Plane, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calendar, "NODES", 2)
+    site_id = plane.site()
+    pool_id = plane.pool(site_id)
+    for name in ("n4", "n1", "n3", "n0", "n2"):
+        plane.node(site_id, pool_id, name)
+    browser, address, found = signed(plane, plane.root), f"/calendar?poolId={pool_id}&waitFor={plane.settle()}", []
+    while address:
+        page = browser.page(address)
+        found += re.findall(r'href="/nodes/[^"]*" title="[^"]*">(n\d)</a>', page)
+        (*_, address) = ["", *map(html.unescape, re.findall(r'href="([^"]*)">Next nodes', page))]
+    assert found == ["n0", "n1", "n2", "n3", "n4"]
+
+
 def test_a_look_asks_as_much_of_many_nodes_as_of_one(plane: given.Plane, day: Day) -> None:
     asked: list[str] = []
 
