@@ -130,6 +130,7 @@ def test_the_proof_says_that_the_chain_is_sound_and_gives_a_checkpoint(plane: Pl
     plane.fleet()
     for client, whose in ((plane.root, "The log"), (plane.acme, "Your chain")):
         page = signed(plane, client).page("/audit/proof")
+        assert 'data-live=""' in page
         assert '<span class="state good">sound</span>' in page
         assert whose in page
         assert re.search(r"<pre[^>]*>better-compute/[0-9a-f]{32}", page)
