@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final, Protocol
 
@@ -145,6 +145,13 @@ class Ask:
         operation = self._desk.operations[name]
         verdicts = (self._allowed(operation, template, fields) for template in operation.on)
         return any(verdicts) if operation.decided_inside else all(verdicts)
+
+    def know(self, ids: Iterable[str]) -> None:
+        """Look these things up at once, of each of which it is asked then what may be done to it."""
+        unknown = sorted(set(ids) - {id for _, id in self._things})
+        if unknown:
+            found = self._desk.things.resolve_all(self.session.tenant_id, unknown).values()
+            self._things.update({(thing.type, thing.id): thing for thing in found if thing is not None})
 
     def gettable(self, ids: Sequence[str]) -> dict[str, bool]:
         """Of each thing that there is, whether the caller may get it: one question."""

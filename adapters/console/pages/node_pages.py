@@ -142,8 +142,9 @@ def _paging(ask: Ask, operation: str) -> dict[str, Any]:
 
 def _pools(ask: Ask, node: Json) -> list[dict[str, Any]]:
     """Where it can go: the pools of its site that are in use."""
-    found = _listed(ask, "pools.list", siteId=node["siteId"])
-    return [one for one in found if not one.get("retired") and ask.may("nodes.assign", id=node["id"], poolId=one["id"])]
+    found = [one for one in _listed(ask, "pools.list", siteId=node["siteId"]) if not one.get("retired")]
+    ask.know(one["id"] for one in found)
+    return [one for one in found if ask.may("nodes.assign", id=node["id"], poolId=one["id"])]
 
 
 def _page(below: str, name: str, build: Callable[[Ask], dict[str, Any]]) -> Page:
