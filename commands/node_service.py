@@ -124,10 +124,17 @@ def leave(state: node.State, reason: str | None, now: int) -> list[node.Events]:
     """Planned maintenance that has begun ends with its reason."""
     ended = [stay for stay in state.maintenance if reason in (None, stay.reason)]
     if not ended:
+        not_only_planned(state, reason)
         return []
     still = len(ended) < len(state.maintenance)
     left = node.MaintenanceLeft(now, () if reason is None else (reason,), still=still)
     return [left, *(node.PlanEnded(stay.plan, now) for stay in ended if stay.plan is not None)]
+
+
+def not_only_planned(state: node.State, reason: str | None) -> None:
+    planned = ", ".join(plan.id for plan in state.plans if plan.reason == reason)
+    if planned:
+        raise errors.Invalid("reason", f"is that of planned maintenance: call it off with plan {planned}")
 
 
 def call_off(state: node.State, plan_id: str, now: int) -> list[node.Events]:

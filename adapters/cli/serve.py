@@ -234,6 +234,7 @@ def _listen(settings: Settings) -> Any:
     except OSError as problem:
         raise click.ClickException(
             f"cannot listen on {settings.host}:{settings.port}: {problem.strerror}; choose another --port"
+            " or BETTER_COMPUTE_PORT"
         ) from problem
     listener.set_inheritable(True)
     return listener

@@ -86,7 +86,7 @@ CONDITIONS: Final[Mapping[str, Advice]] = {
         "Bring the device back, or have the reservation released.",
     ),
     "SpecDrift": Advice(
-        "It has something else than it should.", "Compare below what it shall have with what it says that it has."
+        "It has something other than its spec says.", "Compare below what is wanted with what the node reports."
     ),
     "ClockSkew": Advice("Its clock is more than 5 s off.", "Look at the machine's time service."),
     "InventoryStale": Advice(
