@@ -176,14 +176,14 @@ def plan(state: node.State, command: Maintain, plan_id: str, now: int) -> node.M
 
 
 OPERATIONS = (
-    declare("nodes.cordon", "cordon", ActWithReason, on_node(cordon, "reason"), "Place nothing new on it"),
-    declare("nodes.uncordon", "uncordon", Act, end_drain, "Place on it again; ends a drain"),
+    declare("nodes.cordon", "cordon", ActWithReason, on_node(cordon, "reason"), "Place nothing new on a node"),
+    declare("nodes.uncordon", "uncordon", Act, end_drain, "Allow placement on a node again; ends a drain"),
     declare(
         "nodes.drain",
         "drain",
         Drain,
         drain,
-        "Cordon it and let what is booked leave",
+        "Cordon a node and empty it",
         example={"deadline": 1_796_104_800_000},
     ),
     declare(
@@ -191,7 +191,7 @@ OPERATIONS = (
         "maintenance",
         Maintain,
         maintain,
-        "Enter or leave maintenance, now or planned",
+        "Enter or leave maintenance, now or at a planned time",
         example={"on": True, "reason": "bios", "from": 1_796_104_800_000, "until": 1_796_112_000_000},
     ),
 )

@@ -77,6 +77,6 @@ OPERATIONS = (
         "Put a node into a pool; what it offers follows from the pool's sharing",
         ("compute-node/{id}", "compute-pool/{poolId}"),
     ),
-    declare("nodes.label", "labels", Label, on_node(label, "labels"), "Replace its labels"),
+    declare("nodes.label", "labels", Label, on_node(label, "labels"), "Replace a node's labels"),
     declare("nodes.fence", "fence", ActWithReason, fence, "State that the machine is off: its devices are free"),
 )
