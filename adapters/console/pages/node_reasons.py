@@ -42,8 +42,8 @@ REASONS: Final[Mapping[str, Advice]] = {
         ("nodes.fence",),
     ),
     "SpecNotObserved": Advice(
-        "Its agent has not yet said that it has seen what it shall look like.",
-        "It says so within seconds of connecting; if it does not, look at the agent's log.",
+        "Its agent has not yet confirmed its spec.",
+        "It does so within seconds of connecting; if it does not, look at the agent's log.",
     ),
     "NotTrusted": Advice(
         "It is a tenant's machine in a pool that is not that tenant's.",

@@ -108,7 +108,7 @@ def _left(change: Change) -> str:
 KINDS: Final[Mapping[str, Kind]] = {
     "node.joined.1": Kind("Joined", "info", _joined),
     "node.enrolled.1": Kind("Enrolled: nothing is installed on it yet"),
-    "node.rekeyed.1": Kind("Joined anew with another key", "warn"),
+    "node.rekeyed.1": Kind("Joined again with another key", "warn"),
     "node.booted.1": Kind("Booted", "info", _booted),
     "node.inventoried.1": Kind("Hardware reported", "", _hardware),
     "node.duplicate_settled.1": Kind("Twins settled as other machines", "", _reason),
