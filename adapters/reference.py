@@ -69,7 +69,7 @@ def _operation(operation: Operation, schema_of: dict[str, Schema]) -> Iterator[s
         yield f"`Idempotency-Key` is {operation.key}."
     codes = [kind.code for kind in operation.refusals]
     if codes:
-        yield f"Refusals beside the usual: {', '.join(f'`{code}`' for code in codes)}."
+        yield f"Errors, besides those of every operation: {', '.join(f'`{code}`' for code in codes)}."
     if fields := _fields_of(operation):
         yield "\n| field | type | default |\n|---|---|---|"
         for field in fields:
