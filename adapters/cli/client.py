@@ -134,7 +134,7 @@ class Client:
             with refusal:
                 raise _trouble(refusal) from None
         except (OSError, http.client.HTTPException) as failure:
-            raise troubles.Failed(f"cannot ask {self.server}: {_reason(failure)}") from None
+            raise troubles.Failed(f"cannot reach {self.server}: {_reason(failure)}") from None
 
     def _headers(self, extra: Mapping[str, str]) -> dict[str, str]:
         headers = {"Accept": "application/json, */*;q=0.5", "User-Agent": "better-compute-cli"}

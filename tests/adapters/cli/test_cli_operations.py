@@ -177,8 +177,8 @@ def test_the_help_of_an_operation_tells_where_it_goes_and_what_each_field_means(
         "--mode [fast|slow] [default: fast]",
         "--deadline-at INSTANT",
         "--json-body FILENAME the request as a JSON object, - for standard input",
-        "--if-match INTEGER only if the thing has this version",
-        "--idempotency-key TEXT the same key never acts twice; none if left out",
+        "--if-match INTEGER only if it still has this version",
+        "--idempotency-key TEXT a retry with the same key acts only once; none if left out",
         "--token TEXT access token [env var: BETTER_COMPUTE_TOKEN]",
     ):
         assert line in shown
