@@ -157,6 +157,7 @@ def _page(below: str, name: str, build: Callable[[Ask], dict[str, Any]]) -> Page
         template=f"node{name.replace('.', '-')}.html",
         build=build,
         title="Node",
+        nav="Nodes",
         live=("node",),
     )
 

@@ -64,6 +64,7 @@ PAGES: Final = (
         template="sites.html",
         build=list_,
         title="Sites",
+        nav="Nodes",
         live=("site", "node"),
     ),
     Page(
@@ -72,6 +73,7 @@ PAGES: Final = (
         template="site.html",
         build=get,
         title="Site",
+        nav="Nodes",
         live=("site", "node", "jt"),
     ),
 )

@@ -4,8 +4,10 @@ import html
 import re
 from collections import deque
 
+import pytest
 from signed import Browser, signed
 
+from adapters.console import frame, table
 from given import Client, Plane
 
 WHO = ("operator", "auditor", "acme", "acme_user", "globex")
@@ -92,3 +94,32 @@ def test_every_link_leads_somewhere_and_following_it_is_no_refusal(plane: Plane)
         refused[who] = crawl.refused
     assert refused == {who: [] for who in WHO}
     assert len(plane.refusals()) == before
+
+
+@pytest.mark.parametrize(
+    ("path", "above"),
+    [
+        ("/", None),
+        ("/nodes", None),
+        ("/nodes/{id}", "/nodes"),
+        ("/nodes/{id}/history", "/nodes"),
+        ("/sites", "/nodes"),
+        ("/sites/{id}", "/sites"),
+        ("/flavors", "/instances"),
+        ("/flavors/{id}", "/flavors"),
+        ("/instances/new", "/instances"),
+        ("/fleet/nodes", "/"),
+        ("/audit/streams/{id}", "/audit"),
+        ("/quotas/tenant/{id}", "/quotas"),
+        ("/offerings/{id}", "/pools"),
+    ],
+)
+def test_a_page_leads_up_to_the_one_that_it_is_below(path: str, above: str | None) -> None:
+    (page,) = (one for one in table.PAGES if one.path == path)
+    up = frame.above(page)
+    assert (up.path if up else None) == above
+
+
+def test_every_page_is_somewhere_in_the_navigation() -> None:
+    led_to = {page.nav for page in table.PAGES if page.needs}
+    assert {page.nav for page in table.PAGES} == led_to
