@@ -13,6 +13,8 @@ import given
 from adapters.console import table
 from adapters.iam.better.authorizer import BetterIam
 from iam_server import faults
+from iam_server.jwts import Issuer
+from iam_server.model import Session
 from iam_server.plane import Plane, plane
 
 DEEP = 4
@@ -165,3 +167,16 @@ def test_pages_show_what_they_would_if_each_question_were_asked_by_itself(better
             decider.needs_committed_draft = True
             codes.add(together[0])
     assert codes == {200, 403, 404}
+
+
+def test_a_token_that_proves_itself_and_is_revoked_leads_to_the_form_and_not_in_a_circle(
+    database: str, tmp_path: Path
+) -> None:
+    with plane(database, tmp_path, jwt_audience="better-compute") as better:
+        token = Issuer(better.server).token(sub="alice", tid="acme", sid="ses_jwt", jti="ses_jwt")
+        better.iam.sessions[token] = Session("ses_jwt", "alice", "acme", "role", roles=["tenant-admin"])
+        browser = signed(better, better.client(token))
+        assert "New project" in browser.page("/projects")
+        del better.iam.sessions[token]
+        place = browser.get("/projects").headers["location"]
+        assert "expired or revoked" in browser.page(place)
