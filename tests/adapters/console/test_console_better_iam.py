@@ -10,7 +10,7 @@ from offers import offered
 from signed import Browser, signed
 
 import given
-from adapters.console import table
+from adapters.console import look, table
 from adapters.iam.better.authorizer import BetterIam
 from iam_server import faults
 from iam_server.jwts import Issuer
@@ -53,7 +53,7 @@ def test_a_page_asks_once_what_it_asks_together(better: Plane, path: str, who: s
 
 def test_what_a_page_asks_does_not_grow_with_its_rows(better: Plane) -> None:
     browser = signed(better, better.acme)
-    projects(better.acme, "few", 1)
+    projects(better.acme, "few", look.FEW + 1)
     better.settle()
     few = [asked(better, browser, path) for path in ("/projects", "/quotas")]
     projects(better.acme, "more", 30)
