@@ -34,7 +34,9 @@ read or write is refused. A token on a command line is seen by everyone in `ps`:
 | 0 | done; of `--wait`, it came to what was waited for; of `--watch`, it was ended with Ctrl-C |
 | 1 | refused: the server said no (4xx), `--wait` ended otherwise, or a command on the spot found what is wrong |
 | 2 | wrong usage: nothing was asked; also a profile that is not there or may not be read |
-| 3 | the server failed (5xx), is out of reach, or was not done before `--timeout` |
+| 3 | the server failed (5xx), is out of reach, was not done before `--timeout`, or its answer cannot be written |
+| 130 | Ctrl-C, or the end of what is read where something was asked |
+| 141 | nobody reads the output any more, as behind `head -1` |
 
 What went wrong is on standard error, with the problem's code, its detail and the id of the request.
 

@@ -78,6 +78,7 @@ REGISTRY = table(
         declare("commands.issue", "POST", "/v1/nodes/{id}/commands", Cordon, status=201),
         declare("commands.get", "GET", "/v1/commands/{id}", Get),
         declare("audit.events", "GET", "/v1/audit/events", Listing),
+        declare("audit.export", "GET", "/v1/audit/export", Request, streaming="lines"),
         declare("audit.verify", "POST", "/v1/audit/verify", Request),
     )
 )
