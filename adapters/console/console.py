@@ -50,7 +50,9 @@ class Console:
                     return _to_sign_in(at, here, request.scope["query_string"])
                 return await self._wiring.workers.run(lambda: self._shown(of, at, request, here))
             except errors.Refusal as refusal:
-                return answers.refusal(refusal, _nobody(here), part=True)
+                return answers.refusal(
+                    refusal, _nobody(here), part=visit.is_part(request.scope) or isinstance(of, File)
+                )
 
         return show
 

@@ -9,6 +9,11 @@ from typing import Any, Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from adapters import legible
+
+from . import forms
+from .exact import AttributesAsTheyAre, Exact, exact
+
 PAGES: Final = {
     "node": "/nodes/",
     "rsv": "/reservations/",
@@ -30,8 +35,11 @@ def environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=readable,
+        extensions=[AttributesAsTheyAre],
     )
     made.filters.update({filter.__name__: filter for filter in FILTERS})
+    made.filters |= {"exact": exact, "lines": forms.lines}
     made.filters["spelt"] = lambda name: (name, words(name))
     made.filters["same"] = lambda name: (name, name)
     return made
@@ -39,6 +47,17 @@ def environment() -> Environment:
 
 def html(template: str, shown: Mapping[str, Any]) -> bytes:
     return environment().get_template(template).render(shown).encode()
+
+
+KEPT: Final = "\t\n\r\u00a0\u2007\u202f\u3000"
+"""Blanks and line ends, which on a page are blanks."""
+
+
+def readable(value: Any) -> Any:
+    """What a page shows as text; markup is made of such already, and what is exact goes as it is."""
+    if not isinstance(value, str) or isinstance(value, Markup | Exact):
+        return value
+    return legible.legible(value, KEPT)
 
 
 def instant(ms: int | None) -> Markup:
@@ -83,7 +102,7 @@ def thing(id: str | None, name: str | None = None) -> Markup:
     if not id:
         return Markup('<span class="none">–</span>')
     base = PAGES.get(id.partition("_")[0], "/audit/streams/")
-    said = Markup("<code>{}</code>").format(short(id)) if name is None else escape(name)
+    said = Markup("<code>{}</code>").format(short(id)) if name is None else escape(readable(name))
     return Markup('<a href="{}{}" title="{}">{}</a>').format(base, id, id, said)
 
 

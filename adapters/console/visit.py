@@ -53,6 +53,11 @@ def stranger(scope: Scope) -> Visit:
     return Visit(headers, client[0] if client else "", scope.get("scheme") == "https", b"hx-request" in headers)
 
 
+def is_part(scope: Scope) -> bool:
+    """Whether htmx asks, also of a request whose headers are refused."""
+    return any(name == b"hx-request" for name, _ in scope["headers"])
+
+
 async def whose(wiring: routes.Wiring, token: str, address: str, *, read: bool) -> Session | None:
     """Whose token it is; who shows one that nobody knows counts as a stranger."""
     identify = wiring.identify_reads if read else wiring.identify
