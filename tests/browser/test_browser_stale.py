@@ -78,3 +78,20 @@ def test_a_clock_that_is_set_back_hides_no_silence(admin: Visitor) -> None:
     page.context.set_offline(False)
     expect(page.locator("#stale")).to_be_hidden(timeout=60_000)
     admin.complaints.clear()
+
+
+@pytest.mark.parametrize("reason", ["x" * 255, "e" + "\u0301" * 254], ids=["long", "piled"])
+@pytest.mark.parametrize("verb", ["cordon", "drain"])
+def test_a_reason_of_one_word_is_not_wider_than_the_screen(
+    visit: Visit, demo: dict[str, Any], reason: str, verb: str
+) -> None:
+    visitor = visit("operator", 390)
+    headers = {"authorization": f"Bearer {demo['tokens']['operator']}"}
+    nodes = f"{visitor.base}/v1/nodes"
+    node = visitor.page.request.get(f"{nodes}?limit=1", headers=headers).json()["items"][0]["id"]
+    asked = visitor.page.request.post(f"{nodes}/{node}/{verb}", data={"reason": reason}, headers=headers)
+    assert asked.ok, asked.text()
+    page = visitor.go(f"/nodes/{node}?waitFor={asked.headers['x-position']}")
+    room, wide = page.evaluate("[innerWidth, document.documentElement.scrollWidth]")
+    assert wide <= room
+    assert page.request.post(f"{nodes}/{node}/uncordon", data={}, headers=headers).ok
