@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
+from adapters.cli import leaving
+
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
@@ -83,7 +85,8 @@ Completion, in the start file of your shell:
   zsh   eval "$(_BETTER_COMPUTE_COMPLETE=zsh_source better-compute)"
   fish  _BETTER_COMPUTE_COMPLETE=fish_source better-compute | source
 \b
-Exit status: 0 done, 1 refused, 2 wrong usage, 3 the server failed or is out of reach.
+Exit status: 0 done, 1 refused, 2 wrong usage, 3 the server failed, is out of reach, or its answer cannot be written,
+130 given up (Ctrl-C), 141 nobody reads the output any more.
 """
 
 
@@ -184,6 +187,14 @@ class Root(click.Group):
         self.groups = groups
         self.helped = helped
 
+    def make_context(self, *given: Any, **named: Any) -> click.Context:
+        with leaving.told():
+            return super().make_context(*given, **named)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with leaving.told():
+            return super().invoke(ctx)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*self.static, *(name for name in self.groups if name not in self.static)]
 
@@ -232,6 +243,7 @@ def kebab(name: str) -> str:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run one command line and leave with its exit status."""
+    leaving.prepare()
     Root().main(arguments, prog_name="better-compute")
 
 

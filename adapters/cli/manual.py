@@ -34,7 +34,9 @@ can read or write is refused. Everyone can see a token on a command line in `ps`
 | 0 | done; with `--wait`, what was waited for was reached; with `--watch`, it was ended with Ctrl-C |
 | 1 | refused: the server refused (4xx), `--wait` ended otherwise, or a local command found something wrong |
 | 2 | wrong usage: nothing was asked; also a profile that does not exist or may not be read |
-| 3 | the server failed (5xx), cannot be reached, or was not done before `--timeout` |
+| 3 | the server failed (5xx), cannot be reached, was not done before `--timeout`, or its answer cannot be written |
+| 130 | Ctrl-C, or the end of input where something was asked |
+| 141 | nobody reads the output any more, as behind `head -1` |
 
 What went wrong is on standard error, with the problem's code, its detail and the id of the request.
 
