@@ -14,7 +14,7 @@ from adapters.http import openapi, problems
 from adapters.registry import OPERATIONS
 from domain import catalog, errors, registry
 from domain.event import Event
-from domain.operation import Operation
+from domain.operation import ALWAYS, Operation
 
 Schema = dict[str, Any]
 
@@ -35,7 +35,8 @@ def pages() -> dict[str, str]:
 
 
 def operations() -> str:
-    lines = [HEAD, "# Operations\n"]
+    always = ", ".join(f"`{kind.code}`" for kind in ALWAYS)
+    lines = [HEAD, "# Operations\n", f"Every operation can answer with these [errors](errors.md): {always}."]
     groups: dict[str, list[Operation]] = {}
     for operation in OPERATIONS.values():
         groups.setdefault(operation.name.split(".")[0], []).append(operation)
@@ -69,7 +70,7 @@ def _operation(operation: Operation, schema_of: dict[str, Schema]) -> Iterator[s
         yield f"`Idempotency-Key` is {operation.key}."
     codes = [kind.code for kind in operation.refusals]
     if codes:
-        yield f"Refusals beside the usual: {', '.join(f'`{code}`' for code in codes)}."
+        yield f"Errors, besides those of every operation: {', '.join(f'`{code}`' for code in codes)}."
     if fields := _fields_of(operation):
         yield "\n| field | type | default |\n|---|---|---|"
         for field in fields:

@@ -19,7 +19,8 @@ ASKING: Final = "whatever asks a server"
 def page(head: str) -> str:
     lines = [head, "# Settings\n"]
     lines.append(
-        "A flag stands over its variable, and that over the default. What commands ask beside these, `--help` says.\n"
+        "A flag overrides its variable, and the variable the default. Commands that ask a server have"
+        " further options: see `--help`.\n"
     )
     for name in LONG:
         command = _command(name)

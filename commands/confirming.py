@@ -63,7 +63,7 @@ OPERATIONS = (
         decided_inside=True,
         handle=confirm,
         view=reservation_view.view,
-        summary="Confirm a reservation that awaits its person",
+        summary="Confirm a reservation that waits for its person",
         refusals=(
             errors.AccessDenied,
             errors.NotFound,

@@ -79,8 +79,7 @@ OPERATIONS = (
         on=("compute-pool/{id}",),
         handle=evict,
         view=view,
-        summary="End a reservation of your pool, whosever it is: what waits or has a place fails, what is bound is "
-        "released",
+        summary="End anybody's reservation of your pool: it fails if waiting or placed, and is released if bound",
         refusals=(errors.AccessDenied, errors.NotFound, errors.StaleVersion),
     ),
 )

@@ -63,7 +63,7 @@ OPERATIONS = (
         on=("compute-tenant/{acting}",),
         handle=create,
         view=flavor.view,
-        summary="Name a size of instances; the platform's are there for every tenant",
+        summary="Create a size of instances; every tenant can use the platform's",
         status=201,
         refusals=(errors.AccessDenied, errors.Conflict, errors.KeyReused),
         key="accepted",
@@ -77,7 +77,7 @@ OPERATIONS = (
         on=("compute-tenant/{acting}",),
         handle=retire,
         view=flavor.view,
-        summary="Retire a flavor: no new instance has it, its name is free again",
+        summary="Retire a flavor: no new instance can use it, and its name is free again",
         refusals=(errors.AccessDenied, errors.NotFound, errors.StaleVersion),
     ),
 )

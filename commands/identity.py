@@ -55,6 +55,6 @@ OPERATIONS = (
         "settle",
         Settle,
         handle,
-        "State that its twins are other machines: DuplicateHardware goes and does not come back for them",
+        "State that nodes with the same hardware are other machines: clears DuplicateHardware for them",
     ),
 )

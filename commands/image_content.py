@@ -81,7 +81,7 @@ OPERATIONS = (
         on=("compute-image/{id}",),
         handle=upload,
         view=image.view,
-        summary="Upload the bytes of an image; what differs from the digest, size and format it has is not kept",
+        summary="Upload the bytes of an image; they must match its digest, size and format",
         refusals=(errors.AccessDenied, errors.NotFound, errors.Conflict, errors.StaleVersion, errors.StorageFull),
         content=expected,
     ),

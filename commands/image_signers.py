@@ -68,7 +68,7 @@ OPERATIONS = (
         on=("compute-fleet/global",),
         handle=set_,
         view=image_signers.view,
-        summary="Say whose signatures make images verified",
+        summary="Set whose signatures make images verified",
         refusals=(errors.AccessDenied, errors.StaleVersion),
     ),
 )

@@ -142,7 +142,7 @@ OPERATIONS = (
         on=("compute-image/{id}",),
         handle=sign,
         view=image.view,
-        summary="Vouch for an image with the signature of an allowed signer",
+        summary="Give an image the signature of an allowed signer",
         refusals=(errors.AccessDenied, errors.NotFound, errors.Conflict, errors.StaleVersion),
     ),
     Operation(

@@ -162,8 +162,8 @@ def _declare(
 
 OPERATIONS = (
     _declare("start", start, "Start an instance that was stopped"),
-    _declare("stop", stop, "Stop an instance; it keeps its disk and what is booked for it"),
-    _declare("reboot", reboot, "Boot a running instance anew", errors.Conflict, errors.KeyReused, key="accepted"),
+    _declare("stop", stop, "Stop an instance; it keeps its disk and its devices"),
+    _declare("reboot", reboot, "Reboot a running instance", errors.Conflict, errors.KeyReused, key="accepted"),
     _declare("delete", delete, "Delete an instance, its disk and its user data"),
     _declare("resize", resize, "Refused: an instance keeps its flavor", errors.Conflict, request=Resize),
 )

@@ -25,7 +25,7 @@ class Create(Request, frozen=True, kw_only=True):
     pool_id: str | None = None
     role: join_token.Role = "unassigned"
     node_id: str | None = None
-    enroll: Annotated[bool, Meta(description="it has nothing installed: it begins as enrolling")] = False
+    enroll: Annotated[bool, Meta(description="nothing is installed on it: it begins as enrolling")] = False
     uses: Annotated[int, Meta(ge=1, le=10_000)] = 1
     expires_in_seconds: Annotated[int, Meta(ge=60, le=366 * 86_400)] = WEEK_SECONDS
 
@@ -109,7 +109,7 @@ OPERATIONS = (
         on=("compute-tenant/{acting}",),
         handle=create,
         view=join_token.view,
-        summary="Make a join token; it is shown once, in this answer",
+        summary="Create a join token; it is shown only once",
         status=201,
         refusals=(errors.AccessDenied, errors.NotFound, errors.Conflict, errors.KeyReused),
         key="accepted",

@@ -34,7 +34,7 @@ OPERATIONS = (
         on=("compute-fleet/global",),
         handle=proceed,
         view=clock.view,
-        summary="Let a controller's deadlines go on after a clock step",
+        summary="Let a controller continue after a clock step",
         refusals=(errors.AccessDenied, errors.NotFound, errors.StaleVersion),
     ),
 )

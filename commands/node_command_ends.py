@@ -62,7 +62,7 @@ OPERATIONS = (
         decided_inside=True,
         handle=cancel,
         view=node_command.view,
-        summary="Call off a command that was not delivered yet",
+        summary="Cancel a command that was not delivered yet",
         refusals=(errors.AccessDenied, errors.NotFound, errors.IllegalTransition, errors.StaleVersion),
     ),
 )

@@ -144,10 +144,10 @@ def _lay_down(node_id: str, gathered: Gathered, unit: Unit) -> None:
 
 OPERATIONS = (
     declare("nodes.adopt", "adopt", Act, adopt, "Accept a machine that is already installed"),
-    declare("nodes.inspect", "inspect", Act, inspect, "Look at its hardware anew"),
-    declare("nodes.commission", "commission", Act, commission, "Test it before it goes into service"),
-    declare("nodes.deploy", "deploy", Act, on_node(deploy), "Bring it into service"),
-    declare("nodes.release", "release", Leave, leave(release, "NodeReleased"), "Take it out of service, to be ready"),
-    declare("nodes.rescue", "rescue", Act, on_node(rescue), "Set it aside for repair; what runs there stays"),
-    declare("nodes.retire", "retire", Leave, leave(retire, "NodeRetired"), "Retire it for good"),
+    declare("nodes.inspect", "inspect", Act, inspect, "Examine a node's hardware again"),
+    declare("nodes.commission", "commission", Act, commission, "Test a node before it goes into service"),
+    declare("nodes.deploy", "deploy", Act, on_node(deploy), "Bring a node into service"),
+    declare("nodes.release", "release", Leave, leave(release, "NodeReleased"), "Take a node out of service"),
+    declare("nodes.rescue", "rescue", Act, on_node(rescue), "Set a node aside for repair; what runs there stays"),
+    declare("nodes.retire", "retire", Leave, leave(retire, "NodeRetired"), "Retire a node for good"),
 )

@@ -124,10 +124,17 @@ def leave(state: node.State, reason: str | None, now: int) -> list[node.Events]:
     """Planned maintenance that has begun ends with its reason."""
     ended = [stay for stay in state.maintenance if reason in (None, stay.reason)]
     if not ended:
+        not_only_planned(state, reason)
         return []
     still = len(ended) < len(state.maintenance)
     left = node.MaintenanceLeft(now, () if reason is None else (reason,), still=still)
     return [left, *(node.PlanEnded(stay.plan, now) for stay in ended if stay.plan is not None)]
+
+
+def not_only_planned(state: node.State, reason: str | None) -> None:
+    planned = ", ".join(plan.id for plan in state.plans if plan.reason == reason)
+    if planned:
+        raise errors.Invalid("reason", f"is that of planned maintenance: call it off with plan {planned}")
 
 
 def call_off(state: node.State, plan_id: str, now: int) -> list[node.Events]:
@@ -169,14 +176,14 @@ def plan(state: node.State, command: Maintain, plan_id: str, now: int) -> node.M
 
 
 OPERATIONS = (
-    declare("nodes.cordon", "cordon", ActWithReason, on_node(cordon, "reason"), "Place nothing new on it"),
-    declare("nodes.uncordon", "uncordon", Act, end_drain, "Place on it again; ends a drain"),
+    declare("nodes.cordon", "cordon", ActWithReason, on_node(cordon, "reason"), "Place nothing new on a node"),
+    declare("nodes.uncordon", "uncordon", Act, end_drain, "Allow placement on a node again; ends a drain"),
     declare(
         "nodes.drain",
         "drain",
         Drain,
         drain,
-        "Cordon it and let what is booked leave",
+        "Cordon a node and empty it",
         example={"deadline": 1_796_104_800_000},
     ),
     declare(
@@ -184,7 +191,7 @@ OPERATIONS = (
         "maintenance",
         Maintain,
         maintain,
-        "Enter or leave maintenance, now or planned",
+        "Enter or leave maintenance, now or at a planned time",
         example={"on": True, "reason": "bios", "from": 1_796_104_800_000, "until": 1_796_112_000_000},
     ),
 )

@@ -74,9 +74,9 @@ OPERATIONS = (
         "assign",
         Assign,
         assign,
-        "Put a node into a pool; its atoms follow from the pool's sharing",
+        "Put a node into a pool; what it offers follows from the pool's sharing",
         ("compute-node/{id}", "compute-pool/{poolId}"),
     ),
-    declare("nodes.label", "labels", Label, on_node(label, "labels"), "Replace its labels"),
-    declare("nodes.fence", "fence", ActWithReason, fence, "State that the machine is off: its atoms are free"),
+    declare("nodes.label", "labels", Label, on_node(label, "labels"), "Replace a node's labels"),
+    declare("nodes.fence", "fence", ActWithReason, fence, "State that the machine is off: its devices are free"),
 )

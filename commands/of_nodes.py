@@ -9,7 +9,7 @@ from commands.unit import Outcome, Unit, changed
 from domain import errors, node, node_view, schedulability
 from domain.operation import Operation, Request
 
-Reason = Annotated[str, Meta(min_length=1, max_length=255, description="kept for ever: no personal data")]
+Reason = Annotated[str, Meta(min_length=1, max_length=255, description="kept for ever, so no personal data")]
 
 
 class Act(Request, frozen=True, kw_only=True):

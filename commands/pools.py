@@ -184,8 +184,8 @@ OPERATIONS = (
         on=("compute-pool/{id}",),
         handle=update,
         view=pool.view,
-        summary="Rename a pool, or replace its policy as a whole: what is left out has its default. "
-        "Its partitioning changes only while none of its nodes carries bookings",
+        summary="Rename a pool, or replace its whole policy: what is left out gets its default. "
+        "Its partitioning changes only while none of its nodes has bookings",
         example={"name": "h100-sxm"},
         refusals=(errors.AccessDenied, errors.NotFound, errors.Conflict, errors.StaleVersion),
     ),

@@ -46,7 +46,7 @@ OPERATIONS = (
         on=("compute-tenant/{acting}",),
         handle=create,
         view=project.view,
-        summary="Make a project: a grouping of what a tenant claims",
+        summary="Create a project: a grouping of a tenant's claims",
         status=201,
         refusals=(errors.AccessDenied, errors.Conflict, errors.KeyReused),
         key="accepted",
@@ -60,7 +60,7 @@ OPERATIONS = (
         on=("compute-project/{id}",),
         handle=archive,
         view=project.view,
-        summary="Archive a project for good: it takes nothing new, its name is free again",
+        summary="Archive a project for good: nothing new can be added, and its name is free again",
         refusals=(errors.AccessDenied, errors.NotFound, errors.StaleVersion),
     ),
 )

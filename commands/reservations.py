@@ -212,7 +212,7 @@ OPERATIONS = (
         on=("compute-reservation/{id}",),
         handle=release,
         view=reservation_view.view,
-        summary="Give a bound reservation back before its end",
+        summary="Release a bound reservation before its end",
         refusals=_VERB,
     ),
     Operation(

@@ -29,7 +29,7 @@ class Asking(Request, frozen=True, kw_only=True):
     starts_at: Annotated[int, Meta(ge=0, le=2**53, description="epoch ms")] | None = None
     duration_seconds: Annotated[int, Meta(ge=60, le=366 * 86_400)]
     binding: reservation.Binding = "hold"
-    lease_seconds: Annotated[int, Meta(ge=30, le=86_400, description="active, it ends unless renewed")] | None = None
+    lease_seconds: Annotated[int, Meta(ge=30, le=86_400, description="it ends unless renewed in time")] | None = None
     spot: bool = False
     max_pending_seconds: Annotated[int, Meta(ge=0, le=366 * 86_400, description="0: now or never")] | None = None
     project_id: str | None = None

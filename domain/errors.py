@@ -3,22 +3,22 @@
 Refusal
 ├── Invalid              INVALID                 a field of the wrong type, name or value
 ├── KeyReused            IDEMPOTENCY_KEY_REUSED  the same key came with another body
-├── Malformed            MALFORMED               not JSON, or a query parameter nobody knows
+├── Malformed            MALFORMED               not JSON, or an unknown query parameter
 ├── Unauthenticated      UNAUTHENTICATED         no token, or one that is unknown, expired or revoked
-├── AccessDenied         ACCESS_DENIED           it resolves, the action is refused
-│   ├── MfaRequired        MFA_REQUIRED          Better IAM wants a second factor of this session first
-│   └── RecentAuthRequired RECENT_AUTH_REQUIRED  Better IAM wants a sign-in of just now first
-├── NotFound             NOT_FOUND               missing, foreign, not offered: the same answer
-├── Conflict             CONFLICT                the state of things does not allow it
-│   ├── IllegalTransition  ILLEGAL_TRANSITION    the present state does not take this verb; `allowed` are those it takes
+├── AccessDenied         ACCESS_DENIED           you can see it, but the action is not allowed to you
+│   ├── MfaRequired        MFA_REQUIRED          Better IAM requires a second factor in this session first
+│   └── RecentAuthRequired RECENT_AUTH_REQUIRED  Better IAM requires a recent sign-in first
+├── NotFound             NOT_FOUND               it does not exist, or you cannot see it: the same answer
+├── Conflict             CONFLICT                the present state does not allow it
+│   ├── IllegalTransition  ILLEGAL_TRANSITION    the state does not allow this operation; `allowed` names those it does
 │   ├── DoubleBooked       DOUBLE_BOOKED         no room now, and the claim does not wait
 │   ├── QuotaExceeded      QUOTA_EXCEEDED        `kind`, `resource`, its `limit`, and the `peak` with the claim
 │   ├── BudgetExceeded     BUDGET_EXCEEDED       `kind`; `budgetGpuMs`, and of it what was needed and what is left
-│   ├── SpendLimitReached  SPEND_LIMIT_REACHED   a billing system outside lets nothing more be spent, or cannot tell
-│   └── Fenced             FENCED                a newer epoch owns this
-├── HistoryPruned        HISTORY_PRUNED          asOf lies before the history that is kept, which begins at `keptFrom`
-├── StaleVersion         STALE_VERSION           If-Match names another version
-├── TooManyRequests      RATE_LIMITED            asked too often; `retryAfterSeconds`, also as Retry-After
+│   ├── SpendLimitReached  SPEND_LIMIT_REACHED   Better IAM's billing allows no more spending, or did not answer
+│   └── Fenced             FENCED                another process or session took over (a newer epoch)
+├── HistoryPruned        HISTORY_PRUNED          asOf is before the history that is kept, from `keptFrom` on
+├── StaleVersion         STALE_VERSION           it has another version than If-Match names
+├── TooManyRequests      RATE_LIMITED            too many requests; `retryAfterSeconds`, also as Retry-After
 └── Unavailable          UNAVAILABLE             try again later
     ├── StorageFull      STORAGE_FULL            the plane's disk has no room for the bytes of an image
     ├── ProjectionBehind PROJECTION_BEHIND       the read model has not reached waitFor yet

@@ -62,8 +62,8 @@ class KnownReading(Reading, frozen=True, kw_only=True):
 class Paged(Reading, frozen=True, kw_only=True):
     """What every query in pages takes; `order` is by age, where nothing else is said."""
 
-    limit: Annotated[int, Meta(ge=1, le=1000, description="rows a page")] = 100
-    cursor: Annotated[str, Meta(max_length=1024, description="nextCursor of the page before")] | None = None
+    limit: Annotated[int, Meta(ge=1, le=1000, description="rows on a page")] = 100
+    cursor: Annotated[str, Meta(max_length=1024, description="nextCursor of the previous page")] | None = None
     order: Annotated[Literal["asc", "desc"], Meta(description="asc: oldest first")] = "asc"
 
 

@@ -120,7 +120,7 @@ OPERATIONS = (
         response=Page[Allocation],
         on=("compute-tenant/{acting}",),
         handle=list_,
-        summary="List what reservations have on each node, of your pools and of your tenant",
+        summary="List the allocations of your pools and of your tenant: what reservations have on each node",
         refusals=(errors.AccessDenied, errors.ProjectionBehind, errors.HistoryPruned),
         columns=("id", "nodeName", "state", "from", "until", "reservationId", "tenantId", "atoms"),
     ),

@@ -60,7 +60,7 @@ OPERATIONS = (
         response=Page[extension.View],
         on=("compute-tenant/{acting}",),
         handle=list_,
-        summary="List the extensions of your tenant's reservations, the refused ones too",
+        summary="List the extensions of your tenant's reservations, including refused ones",
         refusals=(errors.AccessDenied, errors.ProjectionBehind, errors.HistoryPruned),
         columns=("id", "reservationId", "state", "stateReason", "formerEndsAt", "endsAt"),
     ),

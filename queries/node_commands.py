@@ -114,7 +114,7 @@ OPERATIONS = (
         response=Types,
         on=("compute-tenant/{acting}",),
         handle=types,
-        summary="List the types of commands and what each takes",
+        summary="List the types of commands and their parameters",
         refusals=(errors.AccessDenied,),
         columns=("name", "summary", "timeoutSeconds"),
     ),

@@ -16,11 +16,11 @@ from queries.reading import Reader, Row, filters, one
 from queries.sight import Through
 
 Rack = Annotated[str, Meta(max_length=255, description="the value of the label `rack`")]
-Reason = Annotated[str, Meta(max_length=64, description="those on which nothing is placed for this reason")]
-Condition = Annotated[str, Meta(max_length=64, description="those of which this was observed")]
+Reason = Annotated[str, Meta(max_length=64, description="nodes on which nothing is placed for this reason")]
+Condition = Annotated[str, Meta(max_length=64, description="nodes that have this condition")]
 Sort = Literal["age", "name", "changed"]
-Text = Annotated[str, Meta(max_length=128, description="it is in the name, or in the value of a label")]
-Drain = Annotated[Literal["none", "draining", "drained"], Meta(description="none: those that are not drained")]
+Text = Annotated[str, Meta(max_length=128, description="part of the name, or of a label's value")]
+Drain = Annotated[Literal["none", "draining", "drained"], Meta(description="none: nodes without a drain")]
 
 
 class Filtered(KnownListing, frozen=True, kw_only=True):
@@ -41,7 +41,7 @@ class Filtered(KnownListing, frozen=True, kw_only=True):
 
 
 class List(Filtered, frozen=True, kw_only=True):
-    sort: Annotated[Sort, Meta(description="changed: by when one of what lists filter by last did")] = "age"
+    sort: Annotated[Sort, Meta(description="changed: by the last change of a field that lists filter by")] = "age"
 
 
 class Get(Known, frozen=True, kw_only=True):

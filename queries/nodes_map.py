@@ -18,7 +18,7 @@ class Map(nodes.Filtered, frozen=True, kw_only=True):
     """Retired nodes are left out, unless `provisionState`, `retired` or `after` is asked for."""
 
     limit: Annotated[int, Meta(ge=1, le=MOST, description="rows an answer")] = MOST
-    after: Annotated[int, Meta(ge=0, le=2**53, description="those that changed after this position")] | None = None
+    after: Annotated[int, Meta(ge=0, le=2**53, description="nodes that changed after this position")] | None = None
 
 
 class Standing(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -86,7 +86,7 @@ OPERATIONS = (
         response=Page[Cell],
         on=("compute-tenant/{acting}",),
         handle=map_,
-        summary="All nodes at a glance: a short row for each, as many as 20,000 in one answer",
+        summary="List all nodes at a glance: a short row for each, up to 20,000 in one answer",
         refusals=(errors.AccessDenied, errors.ProjectionBehind, errors.HistoryPruned),
         columns=("id", "name", "rack", "provisionState", "connectivity", "drain", "reasons"),
     ),

@@ -24,9 +24,9 @@ State = Literal["placed", "pending", "awaiting-confirmation", "denied", "expired
 class Preview(asking.Asking, frozen=True, kw_only=True):
     """The body of reservations.create; with `without` or `quotas` it asks what would be if."""
 
-    without: Annotated[tuple[str, ...], Meta(max_length=64, description="nodes of yours that are left out")] = ()
+    without: Annotated[tuple[str, ...], Meta(max_length=64, description="leave out these nodes, which you own")] = ()
     quotas: Annotated[
-        dict[offering.Resource, offering.Amount], Meta(description="limits that stand for those of every quota")
+        dict[offering.Resource, offering.Amount], Meta(description="limits to use instead of those of every quota")
     ] = {}
 
 
@@ -203,7 +203,7 @@ OPERATIONS = (
         on=("compute-pool/{poolId}",),
         looks=True,
         handle=preview,
-        summary="Show where a claim would land, when, and what stands in its way; nothing is held",
+        summary="Show where a claim would be placed, when, and what is in its way; nothing is held",
         refusals=(errors.AccessDenied, errors.NotFound, errors.Conflict, errors.ProjectionBehind),
     ),
 )

@@ -58,7 +58,7 @@ OPERATIONS = (
         response=Way,
         on=("compute-reservation/{id}",),
         handle=states,
-        summary="Show the states that a reservation came to, and when",
+        summary="Show the states that a reservation had, and when",
         refusals=(errors.AccessDenied, errors.NotFound, errors.ProjectionBehind),
         of_log=True,
     ),

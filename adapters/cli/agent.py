@@ -22,7 +22,7 @@ _SPARE_FILES = 256
 
 @click.group()
 def agent() -> None:
-    """Make this machine a node, or simulate nodes that do not exist."""
+    """Run this machine as a node, or simulate nodes."""
 
 
 def _address(context: click.Context, option: click.Parameter, value: str) -> str:
@@ -80,7 +80,7 @@ _DIRECTORY = click.Path(file_okay=False, path_type=Path)
     callback=_labels,
     help="of the node, at its join; may be repeated",
 )
-@click.option("--address", help="where the node can be reached, told at its join")
+@click.option("--address", help="the node's address, given at its join")
 @click.option(
     "--cdi-dir", type=_DIRECTORY, default="/var/run/cdi", show_default=True, help="where CDI files are written"
 )
@@ -90,15 +90,21 @@ _DIRECTORY = click.Path(file_okay=False, path_type=Path)
     type=click.FloatRange(1, 3600),
     default=60,
     show_default=True,
-    help="how often the machine is looked at",
+    help="seconds between looks at the hardware",
 )
 @click.option(
-    "--reboot-command", default="systemctl reboot", show_default=True, callback=_program, help="what a reboot runs"
+    "--reboot-command",
+    default="systemctl reboot",
+    show_default=True,
+    callback=_program,
+    help="reboots the machine",
 )
 @click.option(
-    "--upgrade-command", callback=_program, help="given a version, installs it; without it the agent has none"
+    "--upgrade-command",
+    callback=_program,
+    help="installs a given version; without it no upgrades",
 )
-@click.option("--driver", type=click.Choice(["qemu"]), help="what runs instances here; without it none can")
+@click.option("--driver", type=click.Choice(["qemu"]), help="how instances are run; without it the node runs none")
 @click.option(
     "--network",
     "bridge",
@@ -109,9 +115,9 @@ _DIRECTORY = click.Path(file_okay=False, path_type=Path)
     help="of instances: one of QEMU's own each, in which they reach what this host reaches, or a bridge of the host",
 )
 @click.option("--accelerator", type=click.Choice(["kvm", "tcg"]), help="default: KVM where /dev/kvm can be opened")
-@click.option("--qemu-user", help="whom QEMU becomes once it has opened its files; default: the agent's own user")
+@click.option("--qemu-user", help="the user QEMU runs as once it has opened its files; default: the agent's user")
 def run(**given: Any) -> None:
-    """Make this machine a node and keep it one, until SIGTERM."""
+    """Run this machine as a node, until SIGTERM."""
     from adapters import telemetry
     from adapters.agent.joining import JoinRefused
     from adapters.agent.run import Agent, AgentError, Settings
@@ -167,14 +173,14 @@ def _driver(given: dict[str, Any]) -> "Make | None":
     "--state",
     type=click.Path(dir_okay=False, path_type=Path),
     required=True,
-    help="file for the nodes' keys; a second start with it brings the same nodes back",
+    help="file for the nodes' keys; started with it again, they are the same nodes",
 )
 def simulate(
     count: int, server: str, join_token: str, model: "Model", no_mig: bool, prefix: str | None, state: Path
 ) -> None:
     """Simulate N nodes until interrupted.
 
-    They join once, stay connected, pretend to prepare what is bound to them and to do what they are commanded.
+    They join once, stay connected, and simulate preparing allocations and running commands.
     """
     from adapters.agent.simulate import Fleet, JoinRefused
 

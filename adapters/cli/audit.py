@@ -23,16 +23,16 @@ WHERE t <= %s
 
 @click.group()
 def audit() -> None:
-    """Who did what; replay it, export it, and prove it: log against tables, evidence and checkpoints."""
+    """Who did what: search, replay, export, and prove it."""
 
 
 @audit.command()
-@click.option("--stream", help="only this thing, as rsv_…, and the state that it came to")
-@click.option("--tenant", help="only what stands in this tenant's audit log")
+@click.option("--stream", help="only this thing, such as rsv_…, and its resulting state")
+@click.option("--tenant", help="only events in this tenant's audit log")
 @click.option(
     "--until", help="stop at this instant (2026-12-01T06:00Z, epoch ms, or -10m for ago), or at this position (@1234)"
 )
-@click.option("--summary", is_flag=True, help="no steps, only what each kind of thing came to")
+@click.option("--summary", is_flag=True, help="no steps, only the result for each kind of thing")
 @click.option("--json", "as_json", is_flag=True, help="one JSON object a step, then the state, or one a kind")
 @database.options
 def replay(
@@ -44,7 +44,7 @@ def replay(
     database_url: str | None,
     data_dir: Path | None,
 ) -> None:
-    """Fold the log again, apart from the live tables, and show each step and what it came to.
+    """Fold the log again, apart from the live tables, and show each step and the result.
 
     It calls nothing outside and writes nothing: the database is opened to read.
     """

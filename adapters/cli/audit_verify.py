@@ -20,10 +20,10 @@ _FRESH = click.Path(dir_okay=False, path_type=Path)
 @click.command()
 @database.options
 @click.option(
-    "--key", "vkeys", multiple=True, help="verifies checkpoints, beside that of audit.key in the data directory"
+    "--key", "vkeys", multiple=True, help="verifier key, in addition to that of audit.key in the data directory"
 )
 @click.option("--export", "export_file", type=_FILE, help="check this export instead, without database and server")
-@click.option("--checkpoint", "kept", type=_FILE, help="that nothing before this one has changed since")
+@click.option("--checkpoint", "kept", type=_FILE, help="check that nothing before this checkpoint has changed")
 @click.option("--keep", type=_FRESH, help="with --export: write its checkpoint here, for the next time")
 def verify(
     database_url: str | None,
@@ -33,7 +33,7 @@ def verify(
     kept: Path | None,
     keep: Path | None,
 ) -> None:
-    """Compute chains, tree and checkpoints again, and name all that is not as recorded; then the exit status is 1."""
+    """Compute chains, tree and checkpoints again, and name what is not as recorded; the exit status is then 1."""
     if export_file is None:
         if keep is not None:
             raise click.UsageError("--keep goes with --export")

@@ -57,7 +57,7 @@ def restore(file: Path, data_dir: Path | None) -> None:
 @group.command()
 @database.options
 def restored(database_url: str | None, data_dir: Path | None) -> None:
-    """Say that this database is a copy that goes on: its log gets a new name, and nobody's lease is valid."""
+    """Declare this database a restored copy: its log gets a new name, and no lease remains valid."""
     with database.reached(database_url, data_dir) as dsn, _said():
         _begin(dsn)
 

@@ -16,12 +16,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _FLAGS: tuple[tuple[str, Any, str], ...] = (
     ("url", str, "a Better IAM that decides instead of an access file, with its path: https://iam.example/api/iam"),
-    ("root-tenant", str, "its tenant that is the platform itself; needed with --iam-url"),
+    ("root-tenant", str, "id of Better IAM's root tenant, the platform; required with --iam-url"),
     ("service-key-file", _FILE, "API keys that read the tenant tree, one a line; one of the root tenant is needed"),
-    ("webhook-secret-file", _FILE, "secrets of its webhooks, one a line; without it none is taken"),
+    ("webhook-secret-file", _FILE, "secrets of its webhooks, one a line; without it webhooks are refused"),
     ("jwt-audience", str, "read session JWTs for this audience without asking, for reads"),
-    ("jwt-issuer", str, "who must have issued them; default --iam-url"),
-    ("client-address-header", str, "tell it where a request came from in this header, which its http.clientInfo reads"),
+    ("jwt-issuer", str, "required issuer of the JWTs; default --iam-url"),
+    ("client-address-header", str, "header in which Better IAM is told the client's address, for its http.clientInfo"),
 )
 
 

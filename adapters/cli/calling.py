@@ -23,7 +23,8 @@ def run(operation: Operation, registry: Table, **values: Any) -> None:
     if own.get("watch") is not None:
         _watch(operation, api, path, request, own)
         return
-    answer = _look(api, path, request, own) if operation.in_url else _change(api, operation, path, request, own)
+    act = _look if operation.in_url else _change
+    answer = act(api, operation, path, request, own)
     body, otherwise = answer.body, None
     if own.get("wait"):
         body, otherwise = waiting.wait(api, registry, operation.name, body, own["timeout"])
@@ -44,18 +45,20 @@ def _watch(
         raise click.UsageError("--watch shows what is now, without an end: no --wait, --as-of or --print beside it")
 
     def ask() -> Any:
-        body = _look(api, path, {**request}, own).body
+        body = _look(api, operation, path, {**request}, own).body
         return picking.where(body, own["where"]) if own.get("where") else body
 
     watching.watch(operation, ask, own["watch"], as_json=own["json"])
 
 
-def _look(api: client.Client, path: str, request: dict[str, Any], own: Mapping[str, Any]) -> client.Answer:
+def _look(
+    api: client.Client, operation: Operation, path: str, request: dict[str, Any], own: Mapping[str, Any]
+) -> client.Answer:
     """Ask a query by GET, for every page with `--all` or `--where`."""
     everything = own.get("all") or own.get("where")
     if everything:
         request.setdefault("limit", MOST_ROWS)
-    answer = api.send("GET", path, query=fields.query(request), sink=showing.sink())
+    answer = api.send("GET", path, query=fields.query(request), sink=showing.sink() if operation.streaming else None)
     if everything and answer.body is not None:
         if "asOf" in request:
             request["asOf"] = f"@{answer.headers['X-Position']}"  # an instant just past may yet mean a later one
@@ -99,7 +102,7 @@ def _change(
     try:
         if operation.content is not None:
             return uploading.upload(api, operation.verb, path, own["file"], headers)
-        return api.send(operation.verb, path, body=body, headers=headers, sink=showing.sink())
+        return api.send(operation.verb, path, body=body, headers=headers)
     except troubles.Failed as failure:
         if not key:
             raise
@@ -108,13 +111,23 @@ def _change(
 
 
 def _every_page(api: client.Client, path: str, request: dict[str, Any], first: Any) -> Any:
-    items, page = list(first.get("items", ())), first
-    while cursor := page.get("nextCursor"):
-        page = api.send("GET", path, query=fields.query(request | {"cursor": cursor})).body
-        if page.get("nextCursor") == cursor:
+    items, cursor = _page(first)
+    items = [*items]
+    while cursor:
+        before = cursor
+        more, cursor = _page(api.send("GET", path, query=fields.query(request | {"cursor": cursor})).body)
+        if cursor == before:
             raise troubles.Failed("the server names the same page again and again")
-        items += page.get("items", ())
+        items += more
     return {"items": items}
+
+
+def _page(body: Any) -> tuple[list[Any], Any]:
+    """The rows of a page, and where the next one begins."""
+    rows = body.get("items", []) if isinstance(body, dict) else None
+    if not isinstance(rows, list):
+        raise troubles.Failed("the answer is no page of a list")
+    return rows, body.get("nextCursor")
 
 
 def _read(document: IO[str]) -> dict[str, Any]:

@@ -12,13 +12,19 @@ from urllib.parse import urlencode, urlsplit
 
 import click
 
-from adapters.cli import tables, troubles
+from adapters.cli import leaving, tables, troubles
 
 TIMEOUT_SECONDS: Final = 30.0
 """For connecting and for each read; a list may wait for its read model before it answers."""
 
 UPLOAD_SECONDS: Final = 600.0
 """For the answer to an upload: the server may have gigabytes to bring to its disk first."""
+
+
+MOST_BYTES: Final = 256 << 20
+"""Of an answer in JSON; the longest page of a list is a hundredth of it."""
+
+MOST_OF_PROBLEM: Final = 1 << 20
 
 
 class Answer(NamedTuple):
@@ -134,7 +140,7 @@ class Client:
             with refusal:
                 raise _trouble(refusal) from None
         except (OSError, http.client.HTTPException) as failure:
-            raise troubles.Failed(f"cannot ask {self.server}: {_reason(failure)}") from None
+            raise troubles.Failed(f"cannot reach {self.server}: {_reason(failure)}") from None
 
     def _headers(self, extra: Mapping[str, str]) -> dict[str, str]:
         headers = {"Accept": "application/json, */*;q=0.5", "User-Agent": "better-compute-cli"}
@@ -149,12 +155,25 @@ def _answer(response: Any, sink: Sink | None) -> Answer:
         while piece := response.read1(65536):
             _pass_on(piece, sink)
         return Answer(response.status, response.headers, None)
-    content = response.read()
+    content = _whole(response, MOST_BYTES)
     try:
-        body = json.loads(content) if content else None
-    except ValueError:
-        raise troubles.Failed(f"the answer (HTTP {response.status}) is not JSON") from None
+        body = json.loads(content) if content and is_json(response.headers) else None
+    except (ValueError, RecursionError):
+        body = None
+    if content and body is None and content.strip() != b"null":
+        raise troubles.Failed(f"the answer (HTTP {response.status}) is not JSON")
     return Answer(response.status, response.headers, body)
+
+
+def _whole(response: Any, most: int) -> bytes:
+    """All of a body; of one that has no end no more than can be held."""
+    if response.length is not None and response.length <= most:
+        content: bytes = response.read()
+        return content
+    content = response.read(most + 1)
+    if len(content) > most:
+        raise troubles.Failed(f"the answer (HTTP {response.status}) is longer than {most >> 20} MiB")
+    return content
 
 
 def _pass_on(piece: bytes, sink: Sink) -> None:
@@ -163,7 +182,7 @@ def _pass_on(piece: bytes, sink: Sink) -> None:
         sink.write(piece)
         sink.flush()
     except OSError as failure:
-        raise troubles.Failed(f"cannot write the answer: {_reason(failure)}") from None
+        raise leaving.unwritten(failure) from None
 
 
 def _trouble(refusal: urllib.error.HTTPError) -> troubles.Trouble:
@@ -172,8 +191,8 @@ def _trouble(refusal: urllib.error.HTTPError) -> troubles.Trouble:
         place = tables.printable(refusal.headers.get("Location", "nowhere"))
         return troubles.Failed(f"the server points to {place}; redirects are not followed, use --server")
     try:
-        document = json.loads(refusal.read()) if is_json(refusal.headers) else {}
-    except (ValueError, OSError, http.client.HTTPException):
+        document = json.loads(_whole(refusal.fp, MOST_OF_PROBLEM)) if is_json(refusal.headers) else {}
+    except (ValueError, RecursionError, OSError, http.client.HTTPException, troubles.Failed):
         document = {}
     if not isinstance(document, dict):
         document = {}

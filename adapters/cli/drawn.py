@@ -57,9 +57,7 @@ def clip(spans: Line, width: int | None, marks: Marks) -> Line:
     kept: list[Span] = []
     left = max(0, width - 1)
     for span in spans:
-        fits = span.text
-        while tables.columns_of(fits) > left:
-            fits = fits[:-1]
+        fits = tables.beginning(span.text, left)
         kept.append(Span(fits, span.style))
         left -= tables.columns_of(fits)
         if fits != span.text:

@@ -81,7 +81,7 @@ class Piece(ParamType):
 
 def option(field: inspect.Field, completes: Any = None) -> click.Option:
     """The option of one field; what is left out is not sent, so that the server's defaults stand."""
-    notes = [_description(field.type)]
+    notes = [_description(field.type), _repeated(field.type)]
     if field.required:
         notes.append("[required]")
     elif field.default not in (NODEFAULT, None, (), False) and isinstance(field.default, str | int | float):
@@ -153,6 +153,17 @@ def _is_many(kind: inspect.Type) -> bool:
     kinds = kinds_of(kind)
     many = (inspect.CollectionType, inspect.TupleType, inspect.DictType)
     return len(kinds) == 1 and isinstance(kinds[0], many)
+
+
+def _repeated(kind: inspect.Type) -> str:
+    """That an option may be given several times, and for a dict which keys it takes."""
+    if not _is_many(kind):
+        return ""
+    match kinds_of(kind)[0]:
+        case inspect.DictType(key_type=inspect.LiteralType(values=keys)):
+            return f"[repeatable; KEY: {', '.join(map(str, keys))}]"
+        case _:
+            return "[repeatable]"
 
 
 def _item(kind: inspect.Type) -> inspect.Type:

@@ -13,11 +13,11 @@ from adapters.cli import access, tables
 
 @click.group()
 def iam() -> None:
-    """Decide by policies, and check an access file, on the spot."""
+    """Evaluate policies and check an access file, without a server."""
 
 
 @iam.command()
-@click.option("--explain", is_flag=True, help="an error says what is wrong, and where in its document")
+@click.option("--explain", is_flag=True, help="say what is wrong, and where in the document")
 def evaluate(explain: bool) -> None:
     """Answer questions of the policy language: one JSON object a line on standard input, one answer a line.
 

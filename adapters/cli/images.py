@@ -38,7 +38,7 @@ def images() -> None:
     ),
 )
 @click.argument("file", type=_FILE)
-@click.option("--name", required=True, help="with the version, what it is known as for ever")
+@click.option("--name", required=True, help="with the version, its permanent name")
 @click.option("--image-version", required=True, help="of the name, as 24.04")
 @click.option("--format", "format_", type=click.Choice(get_args(image.Format)), help="default: by the file's name")
 @click.option("--purpose", type=click.Choice(get_args(image.Purpose)), default="os", show_default=True)
@@ -47,7 +47,7 @@ def images() -> None:
 def add(file: Path, sign_with: Path | None, _server: str, _token: str | None, _json: bool, **said: str) -> None:
     """Register FILE as an image, sign it if you give a key, and upload it.
 
-    Asked again, after it was interrupted, it goes on with the same image.
+    Run again after an interruption, it continues with the same image.
     """
     said["format"] = said.pop("format_") or _format(file)
     key = None if sign_with is None else _key(sign_with)  # before a name and version are taken for ever
@@ -67,7 +67,7 @@ def add(file: Path, sign_with: Path | None, _server: str, _token: str | None, _j
 @images.command(params=[*server_options.asking()], epilog=server_options.example("images statement img_… > statement"))
 @click.argument("id")
 def statement(id: str, _server: str, _token: str | None, _json: bool) -> None:
-    """Print the bytes that an Ed25519 signature of an image is over, for a key that is elsewhere."""
+    """Print the bytes to sign with an Ed25519 key that is on another machine."""
     found = client.Client(_server, _token).send("GET", _path(id)).body
     sys.stdout.buffer.write(_statement(found))
     sys.stdout.buffer.flush()

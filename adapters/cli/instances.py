@@ -21,9 +21,9 @@ def instances() -> None:
     params=[*server_options.asking()], epilog=server_options.example("instances console inst_… --follow")
 )
 @click.argument("id")
-@click.option("--follow", "-f", is_flag=True, help="go on with what it writes, until Ctrl-C")
+@click.option("--follow", "-f", is_flag=True, help="keep showing new output, until Ctrl-C")
 def console(id: str, follow: bool, _server: str, _token: str | None, _json: bool) -> None:
-    """Print the end of what an instance wrote to its serial console.
+    """Print the last output of an instance's serial console.
 
     What would steer your terminal is escaped where standard output is one.
     """

@@ -24,7 +24,7 @@ _KINDS = {
 
 @click.group()
 def inventory() -> None:
-    """What a machine is made of: the NodeInventory document and its fingerprint."""
+    """A machine's hardware: the NodeInventory document and its fingerprint."""
 
 
 @inventory.command()
@@ -87,7 +87,7 @@ def _file_options(command: Any) -> Any:
 @inventory.command("from")
 @_file_options
 def from_files(**files: tuple[str, ...]) -> None:
-    """Build an inventory from what tools printed on one machine; every option may be repeated."""
+    """Build an inventory from the output of tools on one machine; every option may be repeated."""
     from adapters.inventory import merge
     from adapters.inventory.fragment import InventoryError
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
+from adapters.cli import leaving
+
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
@@ -29,12 +31,12 @@ STATIC: Final = {
     "migrate": Static("adapters.cli.migrate:migrate", "Bring the database's schema up to date."),
     "database": Static("adapters.cli.backup:group", "Back the database up, and restore it."),
     "projections": Static("adapters.cli.projections:projections", "List the read models, retry or rebuild them."),
-    "audit": Static("adapters.cli.audit:audit", "Replay the log, and compare the tables with it."),
+    "audit": Static("adapters.cli.audit:audit", "Replay, export and verify the log; compare the tables with it."),
     "inventory": Static("adapters.cli.inventory:inventory", "Show the hardware of this machine."),
     "agent": Static("adapters.cli.agent:agent", "Make this machine a node, or simulate nodes."),
-    "iam": Static("adapters.cli.iam:iam", "Decide by policies, and check an access file."),
+    "iam": Static("adapters.cli.iam:iam", "Evaluate policies, and check an access file."),
     "profile": Static("adapters.cli.profile:profile", "Name servers and their tokens: set, list, use, show, remove."),
-    "token": Static("adapters.cli.token:token", "Make access tokens, list and revoke them."),
+    "token": Static("adapters.cli.token:token", "Create access tokens, list and revoke them."),
 }
 
 HELPED: Final = {
@@ -47,9 +49,9 @@ HELPED: Final = {
 GROUPS: Final = {
     "sites": "Places with nodes.",
     "pools": "Sets of nodes, and the tenants they are offered to.",
-    "offerings": "A pool as one tenant has it: its quota, and what is used of it.",
+    "offerings": "Pools as offered to one tenant: quota and use.",
     "projects": "Groupings of what a tenant claims.",
-    "quotas": "What tenants and projects may hold at once.",
+    "quotas": "Limits on what tenants and projects may hold at once.",
     "budgets": "GPU-hours that tenants and projects may spend.",
     "flavors": "Named sizes of instances.",
     "images": "What instances start from: register, sign, retire.",
@@ -57,15 +59,15 @@ GROUPS: Final = {
     "image-signers": "Whose signatures make images verified.",
     "join-tokens": "Credentials that new nodes join with.",
     "nodes": "Machines: join, assign, adopt, cordon, drain, maintain, retire.",
-    "commands": "What nodes are told to do once.",
+    "commands": "Commands to nodes.",
     "devices": "The GPUs and other devices of the nodes.",
     "capacity": "What each pool has, holds and has left.",
     "reservations": "Claims on devices for a time.",
-    "extensions": "What was asked to move the ends of reservations.",
-    "allocations": "What reservations have on each node.",
+    "extensions": "Requests to move the ends of reservations.",
+    "allocations": "What each reservation has on each node.",
     "bookings": "Devices taken, by interval.",
-    "usage": "GPU-hours of what really ran.",
-    "leases": "Who owns which of the controllers' jobs, and whether their clocks are believed.",
+    "usage": "GPU-hours used.",
+    "leases": "Which process owns which of the controllers' jobs, and whether clocks are trusted.",
     "events": "The log as it grows.",
     "iam": "What access policies speak of.",
     "audit": "What happened, by whom, under which decision.",
@@ -83,7 +85,8 @@ Completion, in the start file of your shell:
   zsh   eval "$(_BETTER_COMPUTE_COMPLETE=zsh_source better-compute)"
   fish  _BETTER_COMPUTE_COMPLETE=fish_source better-compute | source
 \b
-Exit status: 0 done, 1 refused, 2 wrong usage, 3 the server failed or is out of reach.
+Exit status: 0 done, 1 refused, 2 wrong usage, 3 the server failed, is out of reach, or its answer cannot be written,
+130 given up (Ctrl-C), 141 nobody reads the output any more.
 """
 
 
@@ -184,6 +187,14 @@ class Root(click.Group):
         self.groups = groups
         self.helped = helped
 
+    def make_context(self, *given: Any, **named: Any) -> click.Context:
+        with leaving.told():
+            return super().make_context(*given, **named)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with leaving.told():
+            return super().invoke(ctx)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*self.static, *(name for name in self.groups if name not in self.static)]
 
@@ -232,6 +243,7 @@ def kebab(name: str) -> str:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run one command line and leave with its exit status."""
+    leaving.prepare()
     Root().main(arguments, prog_name="better-compute")
 
 

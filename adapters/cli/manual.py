@@ -10,31 +10,33 @@ from adapters.cli import instants, main, waiting
 INTRODUCTION: Final = f"""\
 `better-compute COMMAND …`, with `--help` at every level. Commands under [Here](#here) work on this machine; those
 under [On a server](#on-a-server) ask a server, each for one operation of the [API](operations.md). `audit` and `iam`
-have both kinds: what asks a server there says the request that it makes.
+have both kinds; the help of those that ask a server names the request.
 
 ## Where it asks, and as whom
 
-Commands that ask a server take `--server`, `--token`, `--profile` and `--json`. What is typed stands over the
-environment, the environment over the profile, the profile over the default:
+Commands that ask a server take `--server`, `--token`, `--profile` and `--json`. An option overrides the
+environment, the environment the profile, and the profile the default:
 
-| | typed | environment | default |
+| | option | environment | default |
 |---|---|---|---|
 | server | `--server` | `BETTER_COMPUTE_SERVER` | the profile's, else `http://127.0.0.1:8080` |
 | token | `--token` | `BETTER_COMPUTE_TOKEN` | the profile's, to the profile's server only |
 | profile | `--profile` | `BETTER_COMPUTE_PROFILE` | the one in use (`better-compute profile use`) |
 
-A profile that is typed stands over the environment. Profiles are in `~/.config/better-compute/config.toml`
-(`XDG_CONFIG_HOME` is honoured, `BETTER_COMPUTE_CONFIG` names another file), made with mode 0600; a file that others can
-read or write is refused. A token on a command line is seen by everyone in `ps`: `--token` is for tests.
+A profile given as an option overrides the environment. Profiles are in `~/.config/better-compute/config.toml`
+(`XDG_CONFIG_HOME` is honoured, `BETTER_COMPUTE_CONFIG` names another file), created with mode 0600; a file that others
+can read or write is refused. Everyone can see a token on a command line in `ps`, so `--token` is for tests.
 
 ## Exit status
 
 | status | |
 |---|---|
-| 0 | done; of `--wait`, it came to what was waited for; of `--watch`, it was ended with Ctrl-C |
-| 1 | refused: the server said no (4xx), `--wait` ended otherwise, or a command on the spot found what is wrong |
-| 2 | wrong usage: nothing was asked; also a profile that is not there or may not be read |
-| 3 | the server failed (5xx), is out of reach, or was not done before `--timeout` |
+| 0 | done; with `--wait`, what was waited for was reached; with `--watch`, it was ended with Ctrl-C |
+| 1 | refused: the server refused (4xx), `--wait` ended otherwise, or a local command found something wrong |
+| 2 | wrong usage: nothing was asked; also a profile that does not exist or may not be read |
+| 3 | the server failed (5xx), cannot be reached, was not done before `--timeout`, or its answer cannot be written |
+| 130 | Ctrl-C, or the end of input where something was asked |
+| 141 | nobody reads the output any more, as behind `head -1` |
 
 What went wrong is on standard error, with the problem's code, its detail and the id of the request.
 
@@ -45,17 +47,17 @@ Every instant is {instants.FORMS}; spans add up, as `-1h30m`, in s, m, h, d and 
 
 ## Output
 
-Lists are tables, single things `key  value` lines. On a terminal a table that is too wide gives way: headings are
-stacked, instants become ages, columns without content go, ids of other things are shortened in the middle and texts
-at the end, and at last columns go from the right and are named on standard error. The first column and numbers are
-never cut. Into a pipe or file nothing is shortened. `--json` is the server's answer, `--id` and `--print FIELD` one
-field of it alone; `--where FIELD=VALUE` keeps the rows of a list that show this value.
+Lists are tables, and single things `key  value` lines. On a terminal a table that is too wide is made to fit: headings
+are stacked, instants become ages, empty columns are left out, ids of other things are shortened in the middle and texts
+at the end. At last columns are left out from the right, and named on standard error. The first column and numbers are
+never shortened. Into a pipe or file nothing is shortened. `--json` is the server's answer, `--id` and `--print FIELD`
+print one field of it; `--where FIELD=VALUE` keeps the rows of a list that have this value.
 
-`--watch [SECONDS]` shows what changes, asked every two seconds if nothing else is said: in place on a terminal, else a
-block for each change under its instant, with `--json` a line for each. A server that fails for a while is asked again;
-one that refuses ends it.
+`--watch [SECONDS]` shows what changes, asking every two seconds by default: in place on a terminal, otherwise as a
+block for each change with its instant, with `--json` as a line for each. If the server fails it is asked again; if it
+refuses, the watch ends.
 
-`--wait` asks again until what was begun is done, and tells each change on standard error. It is there for
+`--wait` asks again until what was begun is done, and shows each change on standard error. It exists for
 {{waits}}. An upload and `images add` show how far they are, and end when the server has the bytes.
 
 ## Completion

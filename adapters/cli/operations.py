@@ -74,7 +74,7 @@ def _run(operation: Operation, registry: Table, **values: Any) -> None:
 def _own_options(operation: Operation) -> Iterator[click.Option]:
     if operation.in_url:
         if operation.streaming is None:
-            text = f"show what changes, asked every so many seconds [{EVERY} if left out], until Ctrl-C"
+            text = f"show what changes, asking every so many seconds [{EVERY} if left out], until Ctrl-C"
             pause = click.FloatRange(min=watching.LEAST_SECONDS)
             yield click.Option(
                 ["_watch", _WATCH],
@@ -88,13 +88,13 @@ def _own_options(operation: Operation) -> Iterator[click.Option]:
             yield click.Option(["_all", "--all"], is_flag=True, help="follow nextCursor to the end")
     else:
         if operation.content is None:
-            whole = "the request as a JSON object, - for standard input; other options stand over it"
+            whole = "the request as a JSON object, - for standard input; other options override it"
             yield click.Option(["_json_body", "--json-body"], type=click.File(encoding="utf-8"), help=whole)
         if not operation.looks:
-            yield click.Option(["_if_match", "--if-match"], type=int, help="only if the thing has this version")
+            yield click.Option(["_if_match", "--if-match"], type=int, help="only if it still has this version")
     if operation.key != "none":
         made = "made if left out" if operation.key == "required" else "none if left out"
-        text = f"the same key never acts twice; {made}"
+        text = f"a retry with the same key acts only once; {made}"
         yield click.Option(["_idempotency_key", "--idempotency-key"], help=text)
     if operation.name in waiting.WAITS:
         yield from waiting.option(waiting.WAITS[operation.name])

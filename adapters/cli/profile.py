@@ -32,18 +32,18 @@ def profile() -> None:
 
     They are kept in ~/.config/better-compute/config.toml (under XDG_CONFIG_HOME where it is set, or in the file that
     BETTER_COMPUTE_CONFIG names), which nobody but you may read. Commands that ask a server take the profile named
-    by --profile or BETTER_COMPUTE_PROFILE, else the one in use. --server and --token stand over the environment's
-    BETTER_COMPUTE_SERVER and BETTER_COMPUTE_TOKEN, these over the profile; a profile named by --profile stands over
+    by --profile or BETTER_COMPUTE_PROFILE, else the one in use. --server and --token override the environment's
+    BETTER_COMPUTE_SERVER and BETTER_COMPUTE_TOKEN, which override the profile; a profile named by --profile overrides
     the environment. Its token goes to its own server only.
     """
 
 
 @profile.command(name="set", epilog=server_options.example("profile set demo --server http://127.0.0.1:8080"))
 @_name
-@click.option("--server", help="its address; of a profile that has one it stays if left out")
-@click.option("--no-token", is_flag=True, help="ask for no token; the one it has stays")
+@click.option("--server", help="its address; if left out, an existing profile keeps its own")
+@click.option("--no-token", is_flag=True, help="do not ask for a token; an existing one stays")
 def set_(name: str, server: str | None, no_token: bool) -> None:
-    """Make a profile or change it; its token is asked for without echo, or read from standard input.
+    """Create or change a profile; its token is asked for without echo, or read from standard input.
 
     The first one made is in use at once.
     """
@@ -83,7 +83,7 @@ def list_(as_json: bool) -> None:
 @profile.command(epilog=server_options.example("profile use demo"))
 @_name
 def use(name: str) -> None:
-    """Take this profile where none is named."""
+    """Use this profile when none is named."""
     profile_file.named(name, profile_file.read())
     profile_file.change(lambda document: _use(document, name))
 
@@ -92,7 +92,7 @@ def use(name: str) -> None:
 @click.argument("name", required=False, shell_complete=complete)
 @click.option("--json", "as_json", is_flag=True, help="as JSON, for programs")
 def show(name: str | None, as_json: bool) -> None:
-    """Show a profile, or the one in use; of its token the end alone."""
+    """Show a profile, or the one in use; of its token only the end."""
     profiles = profile_file.read()
     chosen = name or profiles.current
     if chosen is None:
@@ -105,7 +105,7 @@ def show(name: str | None, as_json: bool) -> None:
 @profile.command(epilog=server_options.example("profile remove demo"))
 @_name
 def remove(name: str) -> None:
-    """Forget a profile, and its token with it."""
+    """Remove a profile and its token."""
     profile_file.named(name, profile_file.read())
 
     def edit(document: Any) -> None:

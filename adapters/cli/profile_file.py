@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any, Final, NamedTuple
 
 import click
@@ -88,9 +89,11 @@ def change(edit: Callable[[Any], None]) -> None:
 
 def _checked(file: Path) -> bytes | None:
     try:
-        with file.open("rb") as opened:
-            stat = os.fstat(opened.fileno())
-            if stat.st_mode & OTHERS:
+        with open(os.open(file, os.O_RDONLY | os.O_NONBLOCK), "rb") as opened:  # a pipe would wait for its writer
+            mode = (stat := os.fstat(opened.fileno())).st_mode
+            if not S_ISREG(mode):
+                raise ProfileError(f"{file} is no file: name one of your own in {ENVIRONMENT}")
+            if mode & OTHERS:
                 raise ProfileError(f"{file} holds tokens and others can read or write it: chmod 600 {file}")
             if stat.st_uid not in (0, os.geteuid()):
                 raise ProfileError(f"{file} is another user's: name a file of your own in {ENVIRONMENT}")

@@ -20,7 +20,7 @@ ORDER BY asked.place
 
 @click.group()
 def projections() -> None:
-    """List the read models, retry stopped ones, or make them anew from the log."""
+    """List the read models, retry stopped ones, or rebuild them from the log."""
 
 
 @projections.command("list")
@@ -55,9 +55,9 @@ def list_(database_url: str | None, data_dir: Path | None) -> None:
 @click.argument("names", nargs=-1, required=True)
 @database.options
 def retry(names: tuple[str, ...], database_url: str | None, data_dir: Path | None) -> None:
-    """Go on with stopped projections from where they stand; exit 1 if one stops again.
+    """Continue stopped projections from where they stopped; exit 1 if one stops again.
 
-    Processes that run beside this go on with them by themselves.
+    Other running processes continue with them by themselves.
     """
     import logging
 
@@ -90,7 +90,7 @@ def retry(names: tuple[str, ...], database_url: str | None, data_dir: Path | Non
 @click.option("--all", "every", is_flag=True, help="rebuild every projection")
 @database.options
 def rebuild(names: tuple[str, ...], every: bool, database_url: str | None, data_dir: Path | None) -> None:
-    """Make projections anew from the log, one after the other; exit 1 at the first that fails."""
+    """Rebuild projections from the log, one after the other; exit 1 at the first that fails."""
     from projections import table
 
     known = [projection.name for projection in table.ALL]

@@ -58,7 +58,13 @@ def _scalar(text: str) -> tuple[str, int]:
     callback=_read(claim_words.start),
     help="the start: now, +2h, 2026-12-24T08:00Z [default: now]",
 )
-@click.option("--nodes", type=click.IntRange(1, 1024), default=1, show_default=True, help="as many nodes with as much")
+@click.option(
+    "--nodes",
+    type=click.IntRange(1, 1024),
+    default=1,
+    show_default=True,
+    help="number of nodes",
+)
 @click.option("--project", metavar="NAME|ID", help="the project that it is for")
 @click.option(
     "--scalars",
@@ -67,14 +73,14 @@ def _scalar(text: str) -> tuple[str, int]:
     callback=_read(_scalar),
     help="on each node; may be repeated",
 )
-@click.option("--spot", is_flag=True, help="what nobody else needs; it gives way to others")
-@click.option("--yes", "-y", is_flag=True, help="do not ask whether to: reserve it if it can be had, or wait for it")
-@click.option("--idempotency-key", help="the same key never acts twice; made if left out")
+@click.option("--spot", is_flag=True, help="only what nobody else needs; others may preempt it")
+@click.option("--yes", "-y", is_flag=True, help="do not ask for confirmation")
+@click.option("--idempotency-key", help="a retry with the same key acts only once; generated if left out")
 def reserve(**given: Any) -> None:
     """Reserve devices of a pool.
 
-    On a terminal it asks for what you do not say, shows where it would land, when, and what it takes of your quotas,
-    and asks whether to. Elsewhere it asks nothing: say --pool, --devices, --for and --yes.
+    On a terminal it asks for what you do not give, shows where and when it would be placed and what it takes of your
+    quotas, and asks for confirmation. Elsewhere it asks nothing: give --pool, --devices, --for and --yes.
 
     \b
       better-compute reserve

@@ -39,7 +39,7 @@ COLLECT = (20_000, 20, 20)
     default="127.0.0.1",
     show_default=True,
     envvar="BETTER_COMPUTE_HOST",
-    help="the address at which API, console and agents are answered",
+    help="address to listen on, for API, console and agents",
 )
 @click.option(
     "--port",
@@ -61,7 +61,7 @@ COLLECT = (20_000, 20, 20)
     "--iam-resolver-key-file",
     type=click.Path(dir_okay=False, path_type=Path),
     envvar="BETTER_COMPUTE_IAM_RESOLVER_KEY_FILE",
-    help="the key with which a Better IAM host asks what things are; without it that is off",
+    help="key with which a Better IAM host resolves resources; without it the resolver is off",
 )
 @click.option(
     "--audit-key-file",
@@ -73,7 +73,7 @@ COLLECT = (20_000, 20, 20)
     "--instance-key-file",
     type=click.Path(dir_okay=False, path_type=Path),
     envvar="BETTER_COMPUTE_INSTANCE_KEY_FILE",
-    help="seals user data and makes agents' tokens; default instance.key in the data directory, made if missing",
+    help="encrypts user data and makes agents' tokens; default instance.key in the data directory, made if missing",
 )
 @click.option(
     "--image-dir",
@@ -93,7 +93,7 @@ COLLECT = (20_000, 20, 20)
     "--history-days",
     type=click.IntRange(min=1, max=36_500),
     envvar="BETTER_COMPUTE_HISTORY_DAYS",
-    help="keep what asOf asks for so many days; without it for ever. The log is kept whole",
+    help="days for which asOf works on lists; without it for ever. The log is never pruned",
 )
 def serve(**options: Any) -> None:
     """Run the control plane on this machine: embedded PostgreSQL, API, gateway and workers."""
@@ -239,6 +239,7 @@ def _listen(settings: Settings) -> Any:
     except OSError as problem:
         raise click.ClickException(
             f"cannot listen on {settings.host}:{settings.port}: {problem.strerror}; choose another --port"
+            " or BETTER_COMPUTE_PORT"
         ) from problem
     listener.set_inheritable(True)
     return listener

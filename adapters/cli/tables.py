@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from adapters import instant_names
+from adapters.legible import legible
 
 GAP: Final = "  "
 LEAST: Final = 8
@@ -20,11 +21,7 @@ _USE: Final = {"resource", "used", "limit"}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def printable(text: str) -> str:
-    r"""Escape what a terminal obeys instead of showing: ESC as `\x1b`, also C1, line ends, bidi overrides."""
-    if text.isprintable():
-        return text
-    return "".join(letter if letter.isprintable() else _escaped(letter) for letter in text)
+printable: Final = legible
 
 
 def counted(number: int, noun: str) -> str:
@@ -158,16 +155,9 @@ def columns_of(text: str) -> int:
     if text.isascii():
         return len(text)
     return sum(
-        0 if unicodedata.combining(letter) else 2 if unicodedata.east_asian_width(letter) in "WF" else 1
+        0 if unicodedata.category(letter) in ("Mn", "Me") else 2 if unicodedata.east_asian_width(letter) in "WF" else 1
         for letter in text
     )
-
-
-def _escaped(letter: str) -> str:
-    code = ord(letter)
-    if code < 0x100:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def _camel(name: str) -> str:
@@ -229,11 +219,18 @@ def _padded(text: str, width: int, *, right: bool = False) -> str:
 
 
 def cut(text: str, width: int) -> str:
-    if columns_of(text) <= width:
-        return text
-    while columns_of(text) >= width:
-        text = text[:-1]
-    return text + "…"
+    return text if columns_of(text) <= width else beginning(text, width - 1) + "…"
+
+
+def beginning(text: str, width: int) -> str:
+    """As much of it as has room, marks on its last letter too."""
+    if text.isascii():
+        return text[: max(0, width)]
+    for at, letter in enumerate(text):
+        width -= columns_of(letter)
+        if width < 0:
+            return text[:at]
+    return text
 
 
 def _flat(path: str, value: object) -> Iterator[tuple[str, str]]:

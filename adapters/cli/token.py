@@ -19,18 +19,18 @@ _COLUMNS = ("identity", "tenant", "kind", "delegation", "sha256", "sessionId")
 
 @click.group()
 def token() -> None:
-    """Make access tokens, list and revoke them."""
+    """Create access tokens, list and revoke them."""
 
 
 @token.command()
-@click.option("--identity", help="whose it is: its hash goes into the access file")
-@click.option("--delegation", help="the delegation that it acts under: likewise")
+@click.option("--identity", help="whose token it is; the hash goes into the access file")
+@click.option("--delegation", help="a delegation, likewise")
 @click.option("--json", "as_json", is_flag=True, help="as JSON, for programs")
 @access.options
 def create(
     identity: str | None, delegation: str | None, as_json: bool, access_file: Path | None, data_dir: Path | None
 ) -> None:
-    """Make a token; show it once, with its hash.
+    """Create a token; show it once, with its hash.
 
     Give the token to its holder; only the SHA-256 goes into the access file. Without --identity or --delegation
     you put it there yourself.
@@ -56,9 +56,9 @@ def create(
 @click.option("--json", "as_json", is_flag=True, help="as JSON, for programs")
 @access.options
 def list_(identity: str | None, as_json: bool, access_file: Path | None, data_dir: Path | None) -> None:
-    """List the tokens of the access file by the beginning of their hash; the tokens themselves are nowhere.
+    """List the tokens of the access file by the beginning of their hash; the tokens themselves are not stored.
 
-    The session id is how the log names what was done with one.
+    The log names what was done with a token by its session id.
     """
     from adapters.iam import access_edit
 
@@ -70,12 +70,12 @@ def list_(identity: str | None, as_json: bool, access_file: Path | None, data_di
 
 @token.command()
 @click.argument("hash_prefix", required=False)
-@click.option("--identity", help="everything that acts as it: delegations from it and to it as well")
+@click.option("--identity", help="also all delegations from it and to it")
 @access.options
 def revoke(hash_prefix: str | None, identity: str | None, access_file: Path | None, data_dir: Path | None) -> None:
     """Revoke the token whose hash begins with HASH_PREFIX, or those of an identity.
 
-    A running server takes it in within two seconds; from then on the token is nobody's.
+    A running server takes it up within two seconds; from then on the token is invalid.
     """
     from adapters.iam import access_edit
 

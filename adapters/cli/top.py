@@ -37,7 +37,7 @@ QUIET_SECONDS: Final = 1.0
 
 
 @click.command(params=[*server_options.asking()])
-@click.option("--once", is_flag=True, help="print it once and end, as where there is no terminal")
+@click.option("--once", is_flag=True, help="print everything once and exit, as without a terminal")
 @click.option(
     "--scope",
     type=click.Choice(["fleet", "tenant"]),

@@ -206,8 +206,9 @@ def as_of(text: str) -> str | None:
     text = text.strip()
     if not text:
         return None
-    if _POSITION.fullmatch(text):
-        if not text.startswith("@") and int(text) >= LAST_MS:
-            raise errors.Invalid("asOf", "lies after the year 9999")
+    if text.startswith("@") and _POSITION.fullmatch(text):
         return text
-    return str(forms.instant(text))
+    at = int(text) if _POSITION.fullmatch(text) else forms.instant(text)
+    if not 0 <= at < LAST_MS:
+        raise errors.Invalid("asOf", "lies before 1970 or after the year 9999")
+    return str(at)

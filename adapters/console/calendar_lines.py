@@ -158,7 +158,7 @@ class Maker:
             known = one.known_until is None or until <= one.known_until
             if not known:
                 said = f"{one.name}: at least {load.booked} of {load.of} booked, {times(from_, until)}"
-            kind = f"heat-{_tenth(load.booked, load.of)}"
+            kind = f"heat-{_quarter(load.booked, load.of)}" + (" ahead" if load.booked and from_ > self._now else "")
             free = known and one.blocked is None and load.booked < load.of and until > self._now
             label = f"{load.booked}/{load.of}" if load.booked else ""
             if free:
@@ -178,7 +178,7 @@ def _rest(bar: Bar) -> tuple[str, str, str, str]:
     return bar.kind, bar.label, bar.said, bar.href
 
 
-def _tenth(part: int, of: int) -> int:
+def _quarter(part: int, of: int) -> int:
     """0 is nothing, 4 all, in between what is nearest without being either."""
     if not part or not of:
         return 0

@@ -196,9 +196,10 @@ class Console:
                 at = await visit.arrive(self._wiring, at, request.scope, read=True)
             except errors.Refusal as refusal:
                 return answers.refusal(refusal, frame.bare(at, SIGN_IN), part=False)
-            if at.session is not None:
+            ended = _ENDED.get(query.get("ended", ""), "")
+            if at.session is not None and not ended:
                 return answers.see(then, part=at.part)
-            said = {"then": then, "wrong": "", "ended": _ENDED.get(query.get("ended", ""), "")}
+            said = {"then": then, "wrong": "", "ended": ended}
             return answers.page("sign-in.html", {**frame.bare(at, SIGN_IN, "Sign in"), **said})
 
         @post(SIGN_IN, name="console.signing-in", status_code=200)

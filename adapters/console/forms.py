@@ -2,7 +2,7 @@
 
 import base64
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime
 from typing import Any, Final
 
@@ -101,11 +101,22 @@ def _member(name: str, line: str) -> tuple[str, str]:
     return key.strip(), value.strip()
 
 
-def instant(text: str) -> int:
-    """Epoch milliseconds of a date and time without a zone: UTC, as every page shows them."""
+def lines(members: Mapping[str, str]) -> str | None:
+    """A map as the form's lines; None of one that would come back as another."""
+    text = "\n".join(f"{key}={value}" for key, value in members.items())
     try:
-        return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1000)
-    except ValueError:
+        back = dict(_member("", line) for line in text.splitlines() if line.strip())
+    except errors.Invalid:
+        return None
+    return text if back == members else None
+
+
+def instant(text: str) -> int:
+    """Epoch milliseconds of a date and time: in the zone that it names, else in UTC, as every page shows them."""
+    try:
+        found = datetime.fromisoformat(text)
+        return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
+    except (ValueError, OverflowError):
         raise errors.Invalid("instant", f"{text!r} is no date and time") from None
 
 

@@ -14,7 +14,10 @@ from jinja2.runtime import Context
 from markupsafe import Markup, escape
 from msgspec import Struct
 
-from adapters import instant_names
+from adapters import instant_names, legible
+
+from . import forms
+from .exact import AttributesAsTheyAre, Exact, exact
 
 PAGES: Final = {
     "node": "/nodes/",
@@ -38,9 +41,12 @@ def environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=readable,
+        extensions=[AttributesAsTheyAre],
     )
     made.filters.update({filter.__name__: filter for filter in FILTERS})
     made.tests["instant"] = instant_names.holds
+    made.filters |= {"exact": exact, "lines": forms.lines}
     made.filters["spelt"] = lambda name: (name, words(name))
     made.filters["same"] = lambda name: (name, name)
     return made
@@ -99,6 +105,17 @@ def _placed(link: _Link) -> Markup:
     return Markup("<!--link {}-->").format(len(links) - 1)
 
 
+KEPT: Final = "\t\n\r\u00a0\u2007\u202f\u3000"
+"""Blanks and line ends, which on a page are blanks."""
+
+
+def readable(value: Any) -> Any:
+    """What a page shows as text; markup is made of such already, and what is exact goes as it is."""
+    if not isinstance(value, str) or isinstance(value, Markup | Exact):
+        return value
+    return legible.legible(value, KEPT)
+
+
 def instant(ms: int | None) -> Markup:
     """A point in time, in UTC to the second; the script adds how long ago it is, and the reader's own clock."""
     if ms is None:
@@ -153,7 +170,7 @@ def thing(id: str | None, name: str | None = None) -> Markup:
     """A link to a thing's page, by its name where it has one; text where it would lead whoever looks nowhere."""
     if not id:
         return Markup('<span class="none">–</span>')
-    said = Markup("<code>{}</code>").format(short(id)) if name is None else escape(name)
+    said = Markup("<code>{}</code>").format(short(id)) if name is None else escape(readable(name))
     base = PAGES.get(id.partition("_")[0], "/audit/streams/")
     href = _led(f"{base}{quote(id, safe='')}")
     made = Markup('<a href="{}" title="{}">{}</a>').format(href, id, said)

@@ -58,6 +58,7 @@ def stranger(scope: Scope) -> Visit:
 
 
 def is_part(scope: Scope) -> bool:
+    """Whether htmx asks, also of a request whose headers are refused."""
     return any(name == b"hx-request" for name, _ in scope["headers"])
 
 

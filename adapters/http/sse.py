@@ -26,6 +26,9 @@ SLOTS: Final = Slots("event streams", most=64, of_one=16)
 SECONDS: Final = 60.0
 LOOK_SECONDS: Final = 0.1
 PING_SECONDS: Final = 15.0
+STALL_SECONDS: Final = 60.0
+"""For the client to take what there is."""
+
 PING: Final = b": still here\n\n"
 _HEADERS: Final = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -65,14 +68,24 @@ class Streaming:
         try:
             with self._slots.taken(self._tenant_id):
                 await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
-                await self._pour(send, left)
-                if not left.done():
+                if await self._pour(send, left):
                     await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
             left.cancel()
 
-    async def _pour(self, send: Send, left: "asyncio.Future[None]") -> None:
-        """Until the client has gone or the time is up; what is there already is sent at least once."""
+    async def _pour(self, send: Send, left: "asyncio.Future[None]") -> bool:
+        """Until the client has gone or the time is up; what is there already is sent at least once.
+
+        Whether it can be told of the end: not a client that takes nothing, whose slot others wait for.
+        """
+        try:
+            await self._told(send, left)
+        except TimeoutError:
+            _log.warning("an event stream was cut off: its client does not take it")
+            return False
+        return not left.done()
+
+    async def _told(self, send: Send, left: "asyncio.Future[None]") -> None:
         began = spoke = now = time.monotonic()
         await _say(send, b": the log from here on\n\n")
         while not left.done():
@@ -95,7 +108,8 @@ class Streaming:
 
 
 async def _say(send: Send, chunk: bytes) -> None:
-    await send({"type": "http.response.body", "body": chunk, "more_body": True})
+    message = send({"type": "http.response.body", "body": chunk, "more_body": True})
+    await asyncio.wait_for(message, STALL_SECONDS)
 
 
 async def gone(receive: Receive) -> None:

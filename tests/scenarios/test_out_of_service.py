@@ -114,7 +114,11 @@ def test_planned_maintenance_books_the_atoms_and_comes_and_goes_by_itself(plane:
     capacity = plane.root.ok("GET", f"/v1/capacity?poolId={pool_id}&at={start + 1}")["items"]
     (gpus,) = [row for row in capacity if row["resource"] == "gpu"]
     assert (gpus["total"], gpus["allocatable"], gpus["unschedulable"], gpus["reserved"]) == (8, 0, 8, 0)
-    gone = plane.root.ok("POST", path, {"on": False, "plan": planned["plannedMaintenance"][0]["id"]})
+    plan_id = planned["plannedMaintenance"][0]["id"]
+    unplanned = plane.root.post(path, {"on": False, "reason": "bios"})
+    assert unplanned.status_code == 422
+    assert plan_id in unplanned.json()["errors"][0]["message"]
+    gone = plane.root.ok("POST", path, {"on": False, "plan": plan_id})
     assert gone["plannedMaintenance"] == []
     assert plane.acme.reserve(pool_id, startsAt=start + 60_000, durationSeconds=60).json()["state"] == "placed"
 

@@ -42,8 +42,8 @@ REASONS: Final[Mapping[str, Advice]] = {
         ("nodes.fence",),
     ),
     "SpecNotObserved": Advice(
-        "Its agent has not yet said that it has seen what it shall look like.",
-        "It says so within seconds of connecting; if it does not, look at the agent's log.",
+        "Its agent has not yet confirmed its spec.",
+        "It does so within seconds of connecting; if it does not, look at the agent's log.",
     ),
     "NotTrusted": Advice(
         "It is a tenant's machine in a pool that is not that tenant's.",
@@ -86,7 +86,7 @@ CONDITIONS: Final[Mapping[str, Advice]] = {
         "Bring the device back, or have the reservation released.",
     ),
     "SpecDrift": Advice(
-        "It has something else than it should.", "Compare below what it shall have with what it says that it has."
+        "It has something other than its spec says.", "Compare below what is wanted with what the node reports."
     ),
     "ClockSkew": Advice("Its clock is more than 5 s off.", "Look at the machine's time service."),
     "InventoryStale": Advice(

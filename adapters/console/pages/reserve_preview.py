@@ -17,11 +17,11 @@ LOOKED_AT: Final = 100
 HOLDING: Final = ("placed", "binding", "active")
 """In the order of their life: what moves on between two questions is found by the second."""
 HEADLINES: Final = {
-    "placed": ("It can be had", "good"),
+    "placed": ("It fits", "good"),
     "pending": ("It would wait", "warn"),
     "awaiting-confirmation": ("It would wait to be confirmed", "warn"),
     "denied": ("It would be refused", "bad"),
-    "expired": ("It cannot be had", "bad"),
+    "expired": ("It does not fit", "bad"),
 }
 MISSING: Final = {
     "poolId": "of which pool",
@@ -221,7 +221,7 @@ LABELS: Final = {
     "class": "Class",
     "count": "Count",
     "selector": "Selector",
-    "topology.colocate": "Beside each other",
+    "topology.colocate": "Close together",
     "nodes": "Nodes",
     "startsAt": "Starts",
     "durationSeconds": "For how long",

@@ -4,14 +4,15 @@
   const SILENCE_MS = 40000; // the server speaks every 15 s
   const GRACE_MS = 8000; // a stream ends each minute and comes back by itself
   const LEAST_MS = 1000; // between two looks
-  const AGAIN_MS = 5000; // after a look that failed
+  const AGAIN_MS = 5000; // until what failed is tried again
   const PATIENCE_MS = 10000; // for a new stream to begin
   const body = document.body;
   const wanted = (body.dataset.live || "").split(" ").filter(Boolean);
-  let heard = Date.now();
+  const now = () => performance.now(); // the reader's clock may be set meanwhile
+  let heard = now();
+  let heard_at = Date.now();
   let lost = null;
-  let why = "";
-  let failed = null;
+  let unseen = null; // since when the page cannot be shown anew, and why
   let source = null;
   let tried = 0;
   let position = Number(body.dataset.position || 0);
@@ -53,13 +54,20 @@
 
   // --- live --------------------------------------------------------------------------------------------------------
   const stale = document.getElementById("stale");
+  const hear = () => { heard = now(); heard_at = Date.now(); };
   const clock = (ms) => new Date(ms).toLocaleTimeString();
+  const trouble = () => {
+    if (unseen?.final) return `Not live since ${clock(unseen.at)}: this page is refused, ${unseen.why}. What you see is of before; load it again.`;
+    if (unseen) return `Not live since ${clock(unseen.at)}: ${unseen.why}. Trying again; what you see may have changed.`;
+    const silent = now() - heard > SILENCE_MS || (lost !== null && now() - lost > GRACE_MS);
+    return silent ? `Not live since ${clock(heard_at)}: nothing is heard from the server. Trying again; what you see may have changed.` : "";
+  };
   const say = () => {
-    const silent = Date.now() - heard > SILENCE_MS;
-    const gone = lost !== null && Date.now() - lost > GRACE_MS;
-    stale.hidden = !(silent || gone || why);
-    if (!stale.hidden) stale.textContent = `Not live since ${clock(failed ?? heard)}: ${why || "nothing is heard from the server"}. Trying again; what you see may have changed.`;
-    if (silent && source && Date.now() - tried > PATIENCE_MS) { source.close(); source = null; listen(); }
+    const text = trouble();
+    stale.hidden = !text;
+    if (stale.textContent !== text) stale.textContent = text;
+    const silent = now() - heard > SILENCE_MS && now() - tried > PATIENCE_MS;
+    if (silent && source) { source.close(); source = null; listen(); }
   };
 
   const concerns = (streams) =>
@@ -67,16 +75,16 @@
 
   const listen = () => {
     if (source || !wanted.length || document.hidden) return;
-    tried = Date.now();
+    tried = now();
     source = new EventSource(position ? `/live?after=${position}` : "/live");
-    source.onopen = () => { heard = Date.now(); lost = null; say(); };
+    source.onopen = () => { hear(); lost = null; say(); };
     source.onerror = () => {
-      lost ??= Date.now();
+      lost ??= now();
       if (source?.readyState === EventSource.CLOSED) { source = null; setTimeout(listen, 5000); look(); }
     };
-    source.addEventListener("beat", () => { heard = Date.now(); });
+    source.addEventListener("beat", hear);
     source.addEventListener("log", (event) => {
-      heard = Date.now();
+      hear();
       position = Math.max(position, Number(event.lastEventId));
       const streams = JSON.parse(event.data);
       document.dispatchEvent(new CustomEvent("heard", { detail: { streams, position } }));
@@ -93,11 +101,13 @@
     element.nodeType === 1 &&
     (element.hasAttribute("data-keep") && (element.open || element.contains(document.activeElement) || element.dataset.keep === "always"));
 
-  const fail = (said) => {
-    why = said;
-    failed ??= Date.now();
-    setTimeout(look, AGAIN_MS);
+  // What was to be shown is still owed: nothing else may come that would make the page look again.
+  const failed = (why, final) => {
+    if (!born || !final) unseen = { since: now(), at: Date.now(), ...unseen, why, final };
   };
+  // A page that was a refusal from the beginning: what the server could not show then it may show soon.
+  const born = Number(document.querySelector("#live [data-refused]")?.dataset.refused || 0);
+  const passing = (status) => status === 429 || status >= 500;
 
   const show = async () => {
     timer = null;
@@ -110,6 +120,7 @@
       if (answer.redirected && new URL(answer.url).pathname === "/sign-in") { location.assign(answer.url); return; }
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
       const fresh = page.getElementById("live");
+      if (answer.ok && passing(born)) { location.reload(); return; }
       if (answer.ok && fresh) {
         const here = document.getElementById("live");
         Idiomorph.morph(here, fresh, {
@@ -121,14 +132,16 @@
           },
         });
         htmx.process(document.getElementById("live"));
-        why = ""; failed = null;
+        unseen = null;
         times();
         document.dispatchEvent(new CustomEvent("shown"));
-      } else fail(page.querySelector(".problem strong")?.textContent || `the server answers ${answer.status}`);
+      } else failed(page.querySelector(".problem strong")?.textContent || `the server answers ${answer.status}`, !passing(answer.status));
     } catch {
-      fail("the server does not answer");
+      failed("the server does not answer", false);
     }
+    say();
     looking = false;
+    if (unseen && !unseen.final) setTimeout(look, AGAIN_MS);
     pause = Math.max(LEAST_MS, 5 * (performance.now() - begun));
     if (again) { again = false; look(); }
   };
@@ -177,5 +190,7 @@
 
   times();
   setInterval(times, 10000);
-  if (wanted.length) { setInterval(say, 1000); listen(); }
+  if (wanted.length || passing(born)) setInterval(say, 1000);
+  if (wanted.length) listen();
+  if (passing(born)) setTimeout(look, AGAIN_MS);
 })();

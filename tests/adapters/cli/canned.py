@@ -84,6 +84,7 @@ REGISTRY = table(
     declare("commands.get", "GET", "/v1/commands/{id}", Get),
     declare("pools.evict", "POST", "/v1/pools/{id}/evict", Evict),
     declare("audit.events", "GET", "/v1/audit/events", Listing),
+    declare("audit.export", "GET", "/v1/audit/export", Request, streaming="lines"),
     declare("audit.verify", "POST", "/v1/audit/verify", Request),
 )
 

@@ -5,7 +5,7 @@ import json
 import pytest
 from canned import run, serving
 
-from adapters.cli import client, operations, showing, troubles
+from adapters.cli import client, leaving, operations, showing
 from adapters.registry import OPERATIONS
 
 
@@ -36,7 +36,7 @@ def test_a_full_disk_is_not_the_servers_failure(server):
     server.says(b'{"a":1}\n', Content_Type="application/jsonl")
     with (
         open("/dev/full", "wb", buffering=0) as full,
-        pytest.raises(troubles.Failed, match="cannot write the answer: No"),
+        pytest.raises(leaving.Unwritten, match="cannot write the answer: No"),
     ):
         client.Client(server.address, None).send("GET", "/v1/audit/export", sink=full)
 
@@ -157,7 +157,7 @@ def test_a_delete_without_fields_has_no_body(server):
 
 def test_what_is_not_json_is_passed_on_as_it_is(server):
     server.says(b'{"a":1}\n{"b":2}\n', Content_Type="application/jsonl")
-    assert run("audit events", server).stdout == '{"a":1}\n{"b":2}\n'
+    assert run("audit export", server).stdout == '{"a":1}\n{"b":2}\n'
 
 
 def test_a_stream_on_a_terminal_is_escaped_but_keeps_its_lines(capsys):
@@ -177,8 +177,8 @@ def test_the_help_of_an_operation_tells_where_it_goes_and_what_each_field_means(
         "--mode [fast|slow] [default: fast]",
         "--deadline-at INSTANT",
         "--json-body FILENAME the request as a JSON object, - for standard input",
-        "--if-match INTEGER only if the thing has this version",
-        "--idempotency-key TEXT the same key never acts twice; none if left out",
+        "--if-match INTEGER only if it still has this version",
+        "--idempotency-key TEXT a retry with the same key acts only once; none if left out",
         "--token TEXT access token [env var: BETTER_COMPUTE_TOKEN]",
     ):
         assert line in shown

@@ -175,3 +175,13 @@ def test_the_names_of_profiles_complete(run, config):
         assert [item.value for item in complete.get_completions(words, "d")] == ["demo"]
     config.chmod(0o644)
     assert complete.get_completions(["profile", "use"], "d") == []
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_what_is_no_file_is_not_waited_for(run, tmp_path, kind):
+    place = tmp_path / "pipe"
+    os.mkfifo(place, 0o600)
+    place = place if kind == "pipe" else "/dev/null"
+    ran = run("profile list", BETTER_COMPUTE_CONFIG=str(place))
+    told = f"Error: {place} is no file: name one of your own in BETTER_COMPUTE_CONFIG\n"
+    assert (ran.exit_code, ran.stderr) == (2, told)

@@ -42,7 +42,7 @@ def test_a_lost_answer_tells_the_key_to_ask_again_with(server):
 
 def test_a_server_out_of_reach():
     ran = run("nodes get node_1")
-    assert (ran.exit_code, ran.stderr) == (3, "cannot ask http://127.0.0.1:1: Connection refused\n")
+    assert (ran.exit_code, ran.stderr) == (3, "cannot reach http://127.0.0.1:1: Connection refused\n")
 
 
 def test_a_proxy_is_not_asked_for_this_machine(server, monkeypatch):

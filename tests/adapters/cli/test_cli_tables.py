@@ -3,7 +3,7 @@
 import pytest
 from msgspec import inspect
 
-from adapters.cli import fitting, tables
+from adapters.cli import drawn, fitting, tables
 from adapters.registry import OPERATIONS
 
 NODES = [
@@ -248,3 +248,22 @@ def _below(shape, step):
             return None
     known = {field.encode_name: field.type for field in shape.fields}
     return _below(known["items"], step) if step not in known and "items" in known else known.get(step)
+
+
+def test_a_text_of_any_length_is_cut_in_one_go():
+    """Letter by letter from its end, a mebibyte would take minutes."""
+    assert tables.cut("x" * 2**20, 10) == "x" * 9 + "…"
+    assert tables.cut("ü" * 2**20, 10) == "ü" * 9 + "…"
+    assert drawn.text(drawn.clip(drawn.line("ü" * 2**20), 10, drawn.UNICODE)) == "ü" * 9 + "…"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [("e" + "\u0301" * 40, "e" + "\u0301" * 4 + "\\u0301" * 36), ("\u202eabc", "\\u202eabc"), ("e\u0301", "e\u0301")],
+)
+def test_a_text_neither_turns_around_nor_paints_over_its_neighbours(text, shown):
+    assert tables.printable(text) == shown
+
+
+def test_marks_without_a_width_take_none():
+    assert tables.columns_of("a\ufe0f\u20e3\u0b3fb") == 2

@@ -135,9 +135,9 @@ CASES = {
     "one_pool_by_size": (FLEET, View(100, 24, NOW, pool="pool_h100", sort="size")),
     "plain": (FLEET, View(now=NOW)),
     "tenant_80x16": (TENANT, View(80, 16, NOW)),
-    "stale": (replace(TENANT, trouble="cannot ask http://127.0.0.1:8080: Connection refused"), View(80, 16, NOW)),
+    "stale": (replace(TENANT, trouble="cannot reach http://127.0.0.1:8080: Connection refused"), View(80, 16, NOW)),
     "paused": (FLEET, View(80, 8, NOW + 60 * MINUTE, paused=NOW)),
-    "never_answered": (State(server="http://127.0.0.1:1", trouble="cannot ask: Connection refused"), View(80, 6, NOW)),
+    "never_answered": (State(server="http://127.0.0.1:1", trouble="Connection refused"), View(80, 6, NOW)),
 }
 
 

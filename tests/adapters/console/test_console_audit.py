@@ -33,7 +33,7 @@ def test_the_story_leads_to_the_thing_as_it_was_at_each_version(plane: Plane) ->
     places = re.findall(r"asOf=%40(\d+)\">as of", story)
     assert len(places) >= 6
     then = browser.page(f"/audit/streams/{made['id']}?asOf=@{places[1]}")
-    assert "What it came to at version 2" in then
+    assert "State at version 2" in then
     assert "As it was known at position" in then
     assert "Activated" not in then
 
@@ -76,6 +76,8 @@ def test_another_tenants_story_is_one_that_is_not_there(plane: Plane) -> None:
     pool_id, _ = plane.fleet()
     made = plane.acme.reserve(pool_id).json()
     browser = signed(plane, plane.globex)
+    plane.settle()
+    assert made["id"] not in browser.page("/audit"), "before globex asks for it: its own refusal names it"
     missing = browser.get(f"/audit/streams/{made['id'][:-1]}{'0' if made['id'][-1] != '0' else '1'}")
     foreign = browser.get(f"/audit/streams/{made['id']}")
     assert (foreign.status_code, missing.status_code) == (404, 404)

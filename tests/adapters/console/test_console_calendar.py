@@ -181,6 +181,9 @@ def test_of_many_devices_each_node_is_one_row_that_unfolds(plane: given.Plane, d
     browser = signed(plane, plane.root)
     page = browser.page(f"/calendar?poolId={pool_id}&date={day.date}")
     assert re.search(rf'aria-label="n\d: 1 of 8 booked, from {day.date} 06:00 until {day.date} 07:00; reserve"', page)
+    assert len(re.findall('class="bar-of heat-1 ahead"', page)) == 1, (
+        "of a day to come, in the colour of what is booked"
+    )
     assert 'id="b-' not in page
     assert page.count('aria-label="Unfold n') == len(nodes)
     opened = browser.page(f"/calendar?poolId={pool_id}&date={day.date}&open=all")

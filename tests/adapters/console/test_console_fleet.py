@@ -157,7 +157,9 @@ def test_lists_that_grow_old_are_an_alert_for_the_platform_with_what_to_do(
 ) -> None:
     wired: Any = plane.wired
     well = {"database": "ok", "projections": "ok", "follower": "ok", "projectionLag": 3, "accessFile": "ok"}
-    desk = ask.desk(OPERATIONS, wired.dispatcher, wired.authorizer, wired.store, lambda: well | checks)
+    desk = ask.desk(
+        OPERATIONS, wired.dispatcher, wired.dispatcher.reading, wired.authorizer, wired.store, lambda: well | checks
+    )
     for client, told_of in ((plane.operator, [said]), (plane.acme, [])):
         session = wired.authorizer.identify(client.headers["authorization"].removeprefix("Bearer "))
         found = fleet_alerts.found(ask.Ask(desk, session, "", {}, {}), (), (), "tenant")

@@ -7,7 +7,7 @@ from collections import deque
 import pytest
 from signed import Browser, signed
 
-from adapters.console import table
+from adapters.console import frame, table
 from given import Client, Plane
 
 WHO = ("operator", "auditor", "acme", "acme_user", "globex")
@@ -125,3 +125,32 @@ def test_what_shows_the_past_leads_to_the_past(plane: Plane, who: str) -> None:
     assert crawl.left_past == set()
     assert crawl.refused == []
     assert [path for path in crawl.not_yet if path.endswith(f"asOf=%40{position}")] == []
+
+
+@pytest.mark.parametrize(
+    ("path", "above"),
+    [
+        ("/", None),
+        ("/nodes", None),
+        ("/nodes/{id}", "/nodes"),
+        ("/nodes/{id}/history", "/nodes"),
+        ("/sites", "/nodes"),
+        ("/sites/{id}", "/sites"),
+        ("/flavors", "/instances"),
+        ("/flavors/{id}", "/flavors"),
+        ("/instances/new", "/instances"),
+        ("/fleet/nodes", "/"),
+        ("/audit/streams/{id}", "/audit"),
+        ("/quotas/tenant/{id}", "/quotas"),
+        ("/offerings/{id}", "/pools"),
+    ],
+)
+def test_a_page_leads_up_to_the_one_that_it_is_below(path: str, above: str | None) -> None:
+    (page,) = (one for one in table.PAGES if one.path == path)
+    up = frame.above(page)
+    assert (up.path if up else None) == above
+
+
+def test_every_page_is_somewhere_in_the_navigation() -> None:
+    led_to = {page.nav for page in table.PAGES if page.needs}
+    assert {page.nav for page in table.PAGES} == led_to

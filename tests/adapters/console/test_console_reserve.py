@@ -52,7 +52,7 @@ def test_what_fits_is_shown_with_where_when_cost_and_quota(plane: Plane) -> None
     pool_id, _ = plane.fleet(quota=6)
     plane.acme.reserve(pool_id, devices=[{"class": "gpu", "count": 2}])
     said = words(preview(signed(plane, plane.acme), fields(pool_id, count="3", durationSeconds="2h")))
-    assert "It can be had" in said
+    assert "It fits" in said
     assert "Where n0, or one like it" in said
     assert "6 GPU-hours: 3 GPUs for 2 h" in said
     assert "offering gpu 2 5 6" in said
@@ -83,7 +83,7 @@ def test_quota_that_ones_own_reservations_hold_is_offered_from_their_end(plane: 
     browser = signed(plane, plane.acme)
     found = helps(preview(browser, fields(pool_id, count="5")))
     (later,) = [said for label, said in found.items() if "given back the quota" in label]
-    assert "It can be had" in words(preview(browser, later))
+    assert "It fits" in words(preview(browser, later))
     assert later["startsAt"] >= render.iso(held["endsAt"])
 
 
@@ -167,7 +167,7 @@ def test_the_form_begins_with_a_pool_a_device_and_its_preview(plane: Plane) -> N
         pool_id, "gpu", "1",
     )  # fmt: skip
     assert "6 of 6 gpu free" in page
-    assert "It can be had" in page
+    assert "It fits" in page
 
 
 def test_the_address_fills_the_form(plane: Plane) -> None:
@@ -267,6 +267,6 @@ def test_pools_of_instances_are_reserved_for_them(plane: Plane) -> None:
     pool_id, _ = plane.hosts()
     page = signed(plane, plane.acme).page("/reserve")
     assert value(page, "binding") == "instance"
-    assert "It can be had" in page
+    assert "It fits" in page
     said: dict[str, Any] = fields(pool_id, binding="hold")
     assert helps(preview(signed(plane, plane.acme), said))["With binding instance"]["binding"] == "instance"

@@ -96,6 +96,17 @@ def test_who_asks_too_often_to_sign_in_is_told_so_by_a_page(plane: given.Plane) 
     assert "RATE_LIMITED" in refused.text
 
 
+def test_a_refusal_before_anybody_is_known_is_a_page_too(plane: given.Plane) -> None:
+    """With its styles, and with the script that loads it again once the server can."""
+    app = TestClient(plane.wired.app(Limits(anonymous=1)))  # type: ignore[arg-type]
+    refused = [app.get("/nodes", follow_redirects=False) for _ in range(3)][-1]
+    assert refused.status_code == 429
+    assert 'data-refused="429"' in refused.text
+    assert "console.js" in refused.text
+    part = app.get("/nodes", headers={"hx-request": "true"}, follow_redirects=False)
+    assert (part.status_code, "<html" in part.text) == (429, False)
+
+
 def test_a_token_that_is_revoked_ends_the_session_at_once(plane: given.Plane) -> None:
     browser = signed(plane, plane.acme)
     browser.page("/")

@@ -29,7 +29,7 @@ def test_the_document_is_openapi_31() -> None:
 
 
 def test_the_document_is_the_same_each_time() -> None:
-    assert openapi.encoded(OPERATIONS) == openapi.encoded(dict(reversed(OPERATIONS.items())))
+    assert openapi.encoded(OPERATIONS) == openapi.encoded(dict(reversed([*OPERATIONS.items()])))
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
