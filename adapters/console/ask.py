@@ -1,7 +1,9 @@
 """What a page asks: operations of the API, as whoever looks at it, now or as it was known then."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -11,6 +13,7 @@ from adapters.http import decode, routes
 from commands.ports import Loaded
 from domain import catalog, errors
 from domain.access import Authorizer, Resource, Session
+from domain.event import Recorded
 from domain.operation import Call, Operation, Reading
 
 from . import forms
@@ -18,6 +21,7 @@ from .look import Look
 
 _PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
 _POSITION: Final = re.compile(r"@?[0-9]{1,18}")
+_LAST: Final = 2**62
 LAST_MS: Final = 253_402_300_800_000
 """From here on a date has more digits than forms and calendars have room for."""
 
@@ -32,6 +36,12 @@ class Things(Protocol):
 
     def load_all(self, streams: Sequence[str]) -> Sequence[Loaded]:
         """The states of streams with their versions, 0 of one that is not there."""
+
+    def load_all_as_of(self, streams: Sequence[str], position: int) -> Sequence[Loaded]:
+        """The same of as the log was up to a position."""
+
+    def log(self, after: int, upto: int, limit: int) -> Sequence[Recorded]:
+        """Events in `(after, upto]` by position."""
 
 
 ReadBy = Callable[[Authorizer, Callable[[], bool]], routes.Dispatch]
@@ -108,6 +118,18 @@ class Ask:
             return None
         return self(name, **fields) if self.may(name, **fields) else None
 
+    @cached_property
+    def now(self) -> int:
+        """What now is on the page, in epoch ms: the present, or the instant of the past that it shows."""
+        if self.as_of is None:
+            return int(time.time() * 1000)
+        if not self.as_of.startswith("@"):
+            return int(self.as_of)
+        came = self._desk.things.log(int(self.as_of[1:]) - 1, _LAST, 1)
+        if not came:
+            raise errors.Invalid("asOf", "lies beyond the log")
+        return came[0].recorded_at
+
     def has_past(self, name: str) -> bool:
         return self._desk.operations[name].has_past
 
@@ -124,6 +146,13 @@ class Ask:
         verdicts = (self._allowed(operation, template, fields) for template in operation.on)
         return any(verdicts) if operation.decided_inside else all(verdicts)
 
+    def know(self, ids: Iterable[str]) -> None:
+        """Look these things up at once, of each of which it is asked then what may be done to it."""
+        unknown = sorted(set(ids) - {id for _, id in self._things})
+        if unknown:
+            found = self._desk.things.resolve_all(self.session.tenant_id, unknown).values()
+            self._things.update({(thing.type, thing.id): thing for thing in found if thing is not None})
+
     def gettable(self, ids: Sequence[str]) -> dict[str, bool]:
         """Of each thing that there is, whether the caller may get it: one question."""
         found = self._desk.things.resolve_all(self.session.tenant_id, ids)
@@ -139,6 +168,14 @@ class Ask:
     def load_all(self, streams: Sequence[str]) -> Sequence[Loaded]:
         """Their states, of whomever they are: for a page that asks what of them may be shown."""
         return self._desk.things.load_all(streams)
+
+    def begun(self, streams: Collection[str]) -> set[str]:
+        """Those that there were in the past that is shown; of the present all."""
+        if self.as_of is None or not streams or not self.position:
+            return set(streams)
+        wanted = sorted(streams)
+        then = self._desk.things.load_all_as_of(wanted, self.position)
+        return {stream for stream, one in zip(wanted, then, strict=True) if one.version}
 
     def offered(self, *names: str, **fields: Any) -> set[str]:
         """Those of the operations that may be offered on a page: none of them on one that shows the past."""

@@ -13,7 +13,7 @@ DEEPEST: Final = 16
 """Steps of one field's name."""
 
 _NAME: Final = re.compile(
-    r"[A-Za-z][A-Za-z0-9]*((\.[A-Za-z][A-Za-z0-9]*)|(\[[0-9]{1,2}\])|(\{[A-Za-z.]*\})|(\[\]))*(:(base64|null|empty|day))?"
+    r"[A-Za-z][A-Za-z0-9]*((\.[A-Za-z][A-Za-z0-9]*)|(\[[0-9]{1,2}\])|(\{[A-Za-z.]*\})|(\[\]))*(:(base64|null|empty|day|lines))?"
 )
 _STEP: Final = re.compile(r"[A-Za-z][A-Za-z0-9]*|\[[0-9]+\]|\{[A-Za-z.]+\}")
 _INSTANT: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,3})?)?")
@@ -26,6 +26,7 @@ def document(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
 
     `x[]` is a list in one field, by commas; `x{}` a map, a line `key=value` for each member, `x{a.b}` one member of it.
     What its name says is an instant (`endsAt`) or a span (`durationSeconds`) may be written as people write one.
+    `x[]:lines` is a list whose members may have commas, one a line.
     `x:base64` is text that goes as base64, `x:day` a date that goes as its beginning; `x:null` and `x:empty` are null
     and {}, whatever they hold.
     Raises Malformed.
@@ -65,6 +66,8 @@ def _step(text: str) -> int | str:
 def _said(name: str, as_: str, value: str) -> Any:
     if as_ == "base64":
         return base64.b64encode(value.replace("\r\n", "\n").encode()).decode()
+    if as_ == "lines":
+        return [line.strip() for line in value.splitlines() if line.strip()]
     if as_ == "day":
         return day(name, value)
     return None if as_ == "null" else {}

@@ -5,7 +5,7 @@ from functools import cache
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from . import render, static_files, table
+from . import past, static_files, table
 from .ask import Ask
 from .page import Page
 from .visit import Visit
@@ -61,10 +61,11 @@ def bare(visit: Visit, here: str, title: str = "") -> dict[str, Any]:
         "page": None,
         "up": None,
         "as_of": None,
+        "to": past.carried(None),
         "began": None,
         "live": "",
         "position": 0,
-        "now": int(time.time() * 1000),
+        "present": int(time.time() * 1000),
         "form": visit.ticket.form if visit.ticket else "",
         "plain": not visit.secure and visit.address not in ("127.0.0.1", "::1", ""),
     }
@@ -72,7 +73,7 @@ def bare(visit: Visit, here: str, title: str = "") -> dict[str, Any]:
 
 def around(page: Page, ask: Ask, visit: Visit, here: str, navigation: Navigation) -> dict[str, Any]:
     """`here` is the page's path; `as_of` the past that it shows, as the API spells it, with an instant where known."""
-    session = ask.session
+    session, nav, up = ask.session, navigation.of(ask), above(page)
     return {
         **bare(visit, here, page.title),
         "me": {
@@ -81,11 +82,12 @@ def around(page: Page, ask: Ask, visit: Visit, here: str, navigation: Navigation
             "agent": session.agent_id,
             "platform": session.root_tenant,
         },
-        "nav": navigation.of(ask),
-        "up": above(page),
+        "nav": nav,
+        "up": up if up is None or not up.needs or up in nav else None,
         "page": page,
         "query": dict(ask.query),
-        "as_of": past(ask.as_of),
+        "as_of": past.told(ask.as_of),
+        "to": past.carried(ask.as_of),
         "began": navigation.began(ask) if page.past else None,
         "live": "" if ask.as_of is not None else " ".join(page.live) or "*",
         "position": ask.position,
@@ -101,13 +103,6 @@ def above(page: Page) -> Page | None:
     listed = [one for one in table.PAGES if one.nav == page.nav and "{" not in one.path and one.path != page.path]
     holds = [one for one in listed if page.path.startswith(f"{one.path}/")]
     return max(holds, key=lambda one: len(one.path), default=next((one for one in listed if one.needs), None))
-
-
-def past(as_of: str | None) -> dict[str, Any] | None:
-    if as_of is None:
-        return None
-    at = None if as_of.startswith("@") else int(as_of)
-    return {"value": as_of, "at": at, "iso": "" if at is None else render.iso(at)}
 
 
 def address(here: str, query: dict[str, str], **changed: str | None) -> str:

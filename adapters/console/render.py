@@ -9,11 +9,12 @@ from functools import cache
 from typing import Any, Final
 from urllib.parse import quote
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
+from jinja2.runtime import Context
 from markupsafe import Markup, escape
 from msgspec import Struct
 
-from adapters import legible
+from adapters import instant_names, legible
 
 from . import forms
 from .exact import AttributesAsTheyAre, Exact, exact
@@ -44,6 +45,7 @@ def environment() -> Environment:
         extensions=[AttributesAsTheyAre],
     )
     made.filters.update({filter.__name__: filter for filter in FILTERS})
+    made.tests["instant"] = instant_names.holds
     made.filters |= {"exact": exact, "lines": forms.lines}
     made.filters["spelt"] = lambda name: (name, words(name))
     made.filters["same"] = lambda name: (name, name)
@@ -70,16 +72,21 @@ class _Link(Struct, frozen=True):
 
 _PLACE: Final = re.compile("<!--link ([0-9]+)-->")
 _LINKS: Final[ContextVar[list[_Link]]] = ContextVar("links")
+_TO: Final[ContextVar[Callable[[str], str]]] = ContextVar("to", default=str)
 
 
 def html(template: str, shown: Mapping[str, Any], find: Find = lambda things, stories: Ways()) -> bytes:
-    """The page. What it would link to is asked for at once when all of it is known; the rest of it stays text."""
+    """The page. What it would link to is asked for at once when all of it is known; the rest of it stays text.
+
+    `to` among what is shown makes of an address the one that a link of this page leads to.
+    """
     links: list[_Link] = []
-    token = _LINKS.set(links)
+    linked, led = _LINKS.set(links), _TO.set(shown.get("to", str))
     try:
         text = environment().get_template(template).render(shown)
     finally:
-        _LINKS.reset(token)
+        _LINKS.reset(linked)
+        _TO.reset(led)
     if not links:
         return text.encode()
     ways = find({one.id for one in links if not one.story}, {one.id for one in links if one.story})
@@ -146,20 +153,33 @@ def short(id: str) -> str:
     return id if len(id) <= 18 else f"{id[:9]}…{id[-6:]}"
 
 
-def thing(id: str | None, name: str | None = None, as_of: str | None = None) -> Markup:
+@pass_context
+def to(context: Context, address: str) -> str:
+    """Where a link leads: of a page that shows the past, to what it leads to as that stood then.
+
+    It takes the context so that a template is not compiled with what it said once.
+    """
+    return _led(address)
+
+
+def _led(address: str) -> str:
+    return _TO.get()(address)
+
+
+def thing(id: str | None, name: str | None = None) -> Markup:
     """A link to a thing's page, by its name where it has one; text where it would lead whoever looks nowhere."""
     if not id:
         return Markup('<span class="none">–</span>')
     said = Markup("<code>{}</code>").format(short(id)) if name is None else escape(readable(name))
     base = PAGES.get(id.partition("_")[0], "/audit/streams/")
-    href = f"{base}{quote(id, safe='')}" + (f"?asOf={quote(as_of, safe='')}" if as_of else "")
+    href = _led(f"{base}{quote(id, safe='')}")
     made = Markup('<a href="{}" title="{}">{}</a>').format(href, id, said)
     return _placed(_Link(id, made, Markup('<span title="{}">{}</span>').format(id, said)))
 
 
 def story(id: str, said: str, as_of: str | None = None, button: bool = False, otherwise: str = "") -> Markup:
     """A link to what happened to a thing, for those who may read it."""
-    href = f"/audit/streams/{quote(id, safe='')}" + (f"?asOf={quote(as_of, safe='')}" if as_of else "")
+    href = _led(f"/audit/streams/{quote(id, safe='')}" + (f"?asOf={quote(as_of, safe='')}" if as_of else ""))
     kind = Markup(' class="button"') if button else Markup("")
     return _placed(_Link(id, Markup('<a{} href="{}">{}</a>').format(kind, href, said), escape(otherwise), story=True))
 
@@ -180,4 +200,4 @@ def pretty(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False)
 
 
-FILTERS: Final = (instant, span, amount, thing, story, short, words, iso, attribute, pretty)
+FILTERS: Final = (instant, span, amount, to, thing, story, short, words, iso, attribute, pretty)

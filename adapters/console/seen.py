@@ -64,6 +64,12 @@ def own(ask: Ask, operation: str, **fields: Any) -> list[Any]:
     return [] if found is None else list(found["items"])
 
 
+def name(ask: Ask, noun: str, id: str | None) -> str | None:
+    """Of one of those that `names` are of."""
+    found = several(ask, f"{noun}.list", limit=1, **{f"{noun.removesuffix('s')}Id": id}) if id else ()
+    return next((str(row["name"]) for row in found), None)
+
+
 def names(ask: Ask, noun: str) -> dict[str, str]:
     """By id; of sites, pools and projects, which people know by their names."""
     return {row["id"]: row["name"] for row in several(ask, f"{noun}.list", limit=MOST_NAMES)}

@@ -1,6 +1,7 @@
 """Which things that a page names have a way to them for whoever looks: asked at once, and nothing is recorded.
 
-Stories name what is another tenant's, what never was, and what is gone; a link to it would be refused.
+Stories name what is another tenant's, what never was, and what is gone, and pages of the past what had not begun; a
+link to it would be refused.
 """
 
 from collections.abc import Callable, Collection
@@ -25,9 +26,10 @@ FLEETWIDE: Final = {
 
 def of(ask: Ask, things: Collection[str], streams: Collection[str] = ()) -> render.Ways:
     """`things` are linked to by their pages, and those that have none by their stories, as `streams` are."""
-    known = {id for id in things if _is_kept(id)}
+    begun = ask.begun({id for id in {*things, *streams} if _is_kept(id)})
+    known = begun & set(things)
     paged = {id for id in known if _prefix(id) in render.PAGES}
-    stories = _stories(ask, (known - paged) | {one for one in streams if _is_kept(one)})
+    stories = _stories(ask, (known - paged) | begun & set(streams))
     return render.Ways(_pages(ask, paged) | (stories - paged), stories)
 
 

@@ -60,6 +60,7 @@ def proof(ask: Ask) -> dict[str, Any]:
     begins = {"fleet": "fromSize", "tenant": "fromSequence"}[scope]
     first = ask.query.get("first", "")
     return {
+        "live": "",
         "checkpoint": ask("audit.checkpoint"),
         "verified": ask("audit.verify", scope=scope, limit=10_000, **{begins: first}),
         "scope": scope,
@@ -84,7 +85,6 @@ PAGES: Final = (
         title="Proof of the log",
         nav="Audit",
         past=False,
-        live=("none",),
     ),
     Page(
         path="/audit/streams/{id}",

@@ -1,6 +1,5 @@
 """Calendar: what is booked when, of a pool, a node or a tenant, and what is free to reserve."""
 
-import time
 from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -62,7 +61,7 @@ class Found(Struct, frozen=True):
 
 
 def build(ask: Ask) -> dict[str, Any]:
-    now = _now(ask)
+    now = ask.now
     view = calendar_view.chosen(ask.query, now)
     pools = ask("pools.list", scope=ask.widest("pools.list"), limit=1000)["items"]
     wanted = _wanted(ask, pools)
@@ -104,16 +103,6 @@ def _linked(ask: Ask, found: Found, rows: Iterable[Booking]) -> Container[str]:
     return ways.of(ask, nodes | {one.reservation_id for one in rows if one.reservation_id}).things
 
 
-def _now(ask: Ask) -> int:
-    """The present, or the instant of the past that is shown."""
-    if ask.as_of is None:
-        return int(time.time() * 1000)
-    if not ask.as_of.startswith("@"):
-        return int(ask.as_of)
-    told = ask.if_may("capacity.list")
-    return told["items"][0]["at"] if told and told["items"] else int(time.time() * 1000)
-
-
 def _wanted(ask: Ask, pools: Sequence[Mapping[str, Any]]) -> Wanted:
     """Of an address that names nothing, the first pool."""
     query = ask.query
@@ -141,17 +130,21 @@ def _gap_ms(pools: Iterable[Mapping[str, Any]], pool_id: str) -> int:
 
 
 def _hardware(ask: Ask, view: View, wanted: Wanted, node: Any, gap_ms: int) -> Found | None:
-    """Every node of the owner's with its devices, booked or not; None where the caller owns none of them."""
+    """Every node of the owner's with its devices, booked or not, by name and in the past by id.
+
+    None where the caller owns none of them.
+    """
     if node is not None:
         nodes, following = [node], ""
     elif wanted.pool_id and not wanted.node_id:
-        listed = ask.if_may("nodes.list", poolId=wanted.pool_id, scope=wanted.scope, limit=NODES, cursor=wanted.cursor)
+        asked = {"poolId": wanted.pool_id, "scope": wanted.scope, "limit": NODES, "cursor": wanted.cursor}
+        in_order = {"sort": "name", "order": "asc"} if ask.as_of is None else {}
+        listed = ask.if_may("nodes.list", **asked, **in_order)
         nodes, following = (listed["items"], listed.get("nextCursor") or "") if listed else ([], "")
     else:
         nodes, following = [], ""
     if not nodes:
         return None
-    nodes.sort(key=lambda one: (one["name"], one["id"]))
     ids = [one["id"] for one in nodes]
     by_node = _devices(ask, ids, wanted)
     devices = {id: calendar_lines.labels(by_node[id]) for id in ids}

@@ -30,7 +30,6 @@ def build(ask: Ask) -> dict[str, Any]:
         "models": fleet_capacity.by_model(capacity),
         "pending": _some(ask, "reservations.list", "pending"),
         "running": _some(ask, "instances.list", "running"),
-        "map": _address(ask),
     }
 
 
@@ -56,10 +55,6 @@ def _some(ask: Ask, operation: str, state: str) -> dict[str, Any] | None:
     if found is None:
         return None
     return {"items": found["items"][:MOST_SHOWN], "count": len(found["items"]), "more": "nextCursor" in found}
-
-
-def _address(ask: Ask) -> str:
-    return "/fleet/map.json" + (f"?asOf={ask.as_of}" if ask.as_of is not None else "")
 
 
 def map_data(ask: Ask) -> bytes:

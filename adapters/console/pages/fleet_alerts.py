@@ -109,7 +109,7 @@ def _nodes(ask: Ask, counts: Sequence[Row], scope: str) -> Iterator[Alert]:
             said=f"{count:,} node{'s' if count > 1 else ''} {kind.said}",
             tone=kind.tone,
             since=_since(rows, kind.reason),
-            link=f"/fleet/nodes?{urlencode({**kind.filter, **_past(ask)})}",
+            link=f"/fleet/nodes?{urlencode(kind.filter)}",
             nodes=[(one["id"], one["name"]) for one in some],
             more=max(0, count - len(some)),
         )
@@ -171,7 +171,3 @@ def _degraded(ask: Ask) -> Iterator[Alert]:
         said = f"{len(less):,} reservation{'s run' if len(less) > 1 else ' runs'} with less than was booked"
         some = [(row["id"], row["degraded"]) for row in less[:NAMED]]
         yield Alert(said, "warn", nodes=some, more=len(less) - len(some))
-
-
-def _past(ask: Ask) -> dict[str, str]:
-    return {"asOf": ask.as_of} if ask.as_of is not None else {}

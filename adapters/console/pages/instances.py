@@ -32,7 +32,7 @@ def one(ask: Ask) -> dict[str, Any]:
     return {
         "of": shown,
         "pool": pool,
-        "project": seen.names(ask, "projects").get(shown["projectId"]) if shown["projectId"] else None,
+        "project": seen.name(ask, "projects", shown["projectId"]),
         "may": ask.offered(*takes(shown), id=id) if mine else set(),
         "console": ask.if_may("instances.console", id=id) if mine else None,
         "goes_on": ask.as_of is None and shown["state"] in WRITES,

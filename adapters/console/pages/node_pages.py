@@ -1,6 +1,5 @@
 """A node's pages: how it stands and what may be done, its commands, its hardware, its history."""
 
-import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -13,18 +12,24 @@ from . import node_acts, node_devices, node_drain, node_hardware, node_reasons, 
 Json = Mapping[str, Any]
 MOST: Final = "1000"
 LATELY: Final = "25"
-TABS: Final = (("", "Now"), ("/commands", "Commands"), ("/inventory", "Hardware"), ("/history", "History"))
+TABS: Final = (
+    ("", "Now", "nodes.get"),
+    ("/commands", "Commands", "commands.list"),
+    ("/inventory", "Hardware", "nodes.inventory"),
+    ("/history", "History", "nodes.history"),
+)
+"""Below a node's address: what each is called, and the operation that it shows."""
 
 
 def _around(ask: Ask, node: Json, tab: str) -> dict[str, Any]:
     """What stands above each of the node's pages."""
     id = node["id"]
-    past = f"?asOf={ask.as_of}" if ask.as_of else ""
+    open_ = [(below, said) for below, said, shows in TABS if ask.may(shows, id=id, scope=ask.widest(shows))]
     return {
         "node": node,
         "title": node["name"],
-        "tab": tab,
-        "tabs": [(f"/nodes/{id}{below}{past}", said, below == tab) for below, said in TABS],
+        "tabs": [(f"/nodes/{id}{below}", said, below == tab) for below, said in open_],
+        "below": [below for below, _ in open_],
         "may": ask.offered(*node_acts.ALL, id=id) & node_acts.legal(node),
         "why": node_reasons.why(node),
         "audit": ask.may("audit.events"),
@@ -36,7 +41,7 @@ def now_page(ask: Ask) -> dict[str, Any]:
     node = ask("nodes.get", id=ask.path["id"])
     id = node["id"]
     story = _story(ask, id, LATELY)
-    at = _instant(ask, story)
+    at = ask.now
     devices = ask.if_may("nodes.devices", id=id)
     bookings = _listed(ask, "bookings.list", nodeId=[id], **{"from": str(at)})
     allocations = _listed(ask, "allocations.list", nodeId=id, released="false")
@@ -116,15 +121,6 @@ def _asked(text: str) -> str:
     return as_of(text) or ""
 
 
-def _instant(ask: Ask, story: list[dict[str, Any]]) -> int:
-    """The present, or the past that is looked at; a position is when the node's latest event of then was written."""
-    if ask.as_of is None:
-        return int(time.time() * 1000)
-    if not ask.as_of.startswith("@"):
-        return int(ask.as_of)
-    return int(story[0]["at"]) if story else 0
-
-
 def _story(ask: Ask, id: str, most: str) -> list[dict[str, Any]]:
     found = ask.if_may("nodes.history", id=id, limit=most)
     return node_story.story(found["items"]) if found else []
@@ -146,8 +142,9 @@ def _paging(ask: Ask, operation: str) -> dict[str, Any]:
 
 def _pools(ask: Ask, node: Json) -> list[dict[str, Any]]:
     """Where it can go: the pools of its site that are in use."""
-    found = _listed(ask, "pools.list", siteId=node["siteId"])
-    return [one for one in found if not one.get("retired") and ask.may("nodes.assign", id=node["id"], poolId=one["id"])]
+    found = [one for one in _listed(ask, "pools.list", siteId=node["siteId"]) if not one.get("retired")]
+    ask.know(one["id"] for one in found)
+    return [one for one in found if ask.may("nodes.assign", id=node["id"], poolId=one["id"])]
 
 
 def _page(below: str, name: str, build: Callable[[Ask], dict[str, Any]]) -> Page:

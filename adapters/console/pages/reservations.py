@@ -33,9 +33,10 @@ def one(ask: Ask) -> dict[str, Any]:
     extensions = ask.if_may("extensions.list", reservationId=id, scope=scope, order="desc", limit=20)
     return {
         "of": shown,
+        "now": ask.now,
         "mine": mine,
         "pool": pool,
-        "project": names.get(shown["projectId"]) if (names := _projects(ask, shown)) else None,
+        "project": seen.name(ask, "projects", shown["projectId"]),
         "steps": way(shown, ask.if_may("reservations.states", id=id)),
         "final": shown["state"] in ENDED,
         "may": _offered(ask, shown, pool, mine),
@@ -46,10 +47,6 @@ def one(ask: Ask) -> dict[str, Any]:
         "title": f"Reservation {id[:12]}…",
         "live": f"{id} ext {shown['instanceId'] or ''}",
     }
-
-
-def _projects(ask: Ask, of: Mapping[str, Any]) -> dict[str, str]:
-    return seen.names(ask, "projects") if of["projectId"] else {}
 
 
 def takes(of: Mapping[str, Any], identity_id: str, *, delegated: bool = False) -> list[str]:

@@ -1,6 +1,5 @@
 """Sites: where machines stand, and the join tokens by which they come."""
 
-import time
 from typing import Any, Final, get_args
 
 from adapters.console.ask import Ask
@@ -34,13 +33,12 @@ def get(ask: Ask) -> dict[str, Any]:
     agents = ask.if_may("nodes.list", siteId=of["id"], role="site", limit=MOST, scope=scope)
     pools = ask.if_may("pools.list", siteId=of["id"], limit=MOST, scope=ask.widest("pools.list"))
     tokens = ask.if_may("joinTokens.list", siteId=of["id"], order="desc", limit="50", cursor=ask.query.get("cursor"))
-    now = int(time.time() * 1000)
     return {
         "site": of,
         "title": of["name"],
         "agents": agents["items"] if agents else [],
         "pools": [one for one in pools["items"] if not one.get("retired")] if pools else [],
-        "tokens": [{**one, "unusable": _unusable(one, now)} for one in tokens["items"]] if tokens else None,
+        "tokens": [{**one, "unusable": _unusable(one, ask.now)} for one in tokens["items"]] if tokens else None,
         "more_after": tokens.get("nextCursor") if tokens else None,
         "may": ask.offered("sites.update", id=of["id"]) | ask.offered("joinTokens.create", "joinTokens.revoke"),
         "trusts": [(one, one) for one in get_args(join_token.Trust)],

@@ -32,7 +32,7 @@ def build(ask: Ask) -> dict[str, Any]:
     length, step = SPANS.get(span, SPANS["week"])
     by = ask.query.get("by", "gpuModel")
     scope = ask.widest("usage.list")
-    until = _until(ask)
+    until = ask.now
     begin = max(0, until - length)
     shown = ask("usage.timeline", **{"from": begin}, until=until, step=step, by=by, scope=scope)
     rows = ask("usage.list", **{"from": begin}, until=until, scope=scope, groupBy=_ALL.split(","), limit=1000)
@@ -54,13 +54,6 @@ def build(ask: Ask) -> dict[str, Any]:
         "begin": shown["from"],
         "until": shown["until"],
     }
-
-
-def _until(ask: Ask) -> int:
-    """Where the chart ends: now, or the instant that the page is of. Of a position it is its last event's."""
-    if ask.as_of is not None and not ask.as_of.startswith("@"):
-        return int(ask.as_of)
-    return int(ask("usage.timeline", step=86_400)["until"])
 
 
 def _names(ask: Ask, by: str) -> dict[str, str]:

@@ -5,6 +5,7 @@ import re
 import pytest
 from signed import signed
 
+from adapters.console import render
 from given import Plane
 
 
@@ -52,6 +53,23 @@ def test_what_has_no_end_is_told_so(plane: Plane) -> None:
     story = signed(plane, plane.acme).page(f"/audit/streams/{made['reservationId']}?waitFor={plane.settle()}")
     assert "<dt>ends at</dt><dd>no end</dd>" in story
     assert "253,402" not in story
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("sizeBytes", 1_920_000_000_000, "1,920,000,000,000"),
+        ("sizeBytes", 300_000_000_000_000, "300,000,000,000,000"),
+        ("deadline", 1_920_000_000_000, ">2030-11-04 05:20:00</time>"),
+        ("joinedAt", 86_400_000, ">1970-01-02 00:00:00</time>"),
+        ("prepareBy", 86_400_000, ">1970-01-02 00:00:00</time>"),
+        ("until", 253_402_300_800_000, "no end"),
+    ],
+)
+def test_an_instant_is_told_by_its_name_not_by_its_size(name: str, value: int, said: str) -> None:
+    told = render.environment().get_template("telling.html").module
+    (shown,) = re.findall(r"<dd>(.*?)</dd>", told.data({name: value}))  # type: ignore[attr-defined]
+    assert shown.endswith(said)
 
 
 def test_another_tenants_story_is_one_that_is_not_there(plane: Plane) -> None:
@@ -114,6 +132,7 @@ def test_the_proof_says_that_the_chain_is_sound_and_gives_a_checkpoint(plane: Pl
     plane.fleet()
     for client, whose in ((plane.root, "The log"), (plane.acme, "Your chain")):
         page = signed(plane, client).page("/audit/proof")
+        assert 'data-live=""' in page
         assert '<span class="state good">sound</span>' in page
         assert whose in page
         assert re.search(r"<pre[^>]*>better-compute/[0-9a-f]{32}", page)

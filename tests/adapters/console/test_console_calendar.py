@@ -154,8 +154,19 @@ def test_the_past_shows_what_was_known_then_and_offers_nothing(plane: given.Plan
         address = f"/calendar?poolId={pool_id}&date={day.date}&asOf=@"
         then, later = (signed(plane, client).page(f"{address}{position}") for position in (before, after))
         assert mine not in then
-        assert f'href="/reservations/{mine}"' in later
+        assert f'href="/reservations/{mine}?asOf=%40{after}"' in later
         assert "/reserve?poolId" not in then + later
+
+
+def test_the_past_is_drawn_around_what_was_now_then(plane: given.Plane) -> None:
+    plane.fleet()
+    position = plane.settle()
+    ((event, _),) = plane.store.at([position])
+    plane.acme.ok("POST", "/v1/projects", {"name": "later"})
+    for client in (plane.root, plane.acme, plane.globex, plane.acme_user):
+        page = signed(plane, client).page(f"/calendar?asOf=@{position}")
+        assert re.findall(r'data-snap="\d+" data-now="(\d+)"', page) == [str(event.recorded_at)]
+    assert signed(plane, plane.globex).get(f"/calendar?asOf=@{plane.settle() + 1000}").status_code == 422
 
 
 def test_a_calendar_without_any_pool_says_so(plane: given.Plane) -> None:
@@ -193,6 +204,20 @@ def test_what_the_address_says_is_shown_as_text(plane: given.Plane) -> None:
     )
     assert "<script>alert" not in page
     assert '"><b>' not in page
+
+
+def test_nodes_stand_in_one_order_from_page_to_page(plane: given.Plane, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calendar, "NODES", 2)
+    site_id = plane.site()
+    pool_id = plane.pool(site_id)
+    for name in ("n4", "n1", "n3", "n0", "n2"):
+        plane.node(site_id, pool_id, name)
+    browser, address, found = signed(plane, plane.root), f"/calendar?poolId={pool_id}&waitFor={plane.settle()}", []
+    while address:
+        page = browser.page(address)
+        found += re.findall(r'href="/nodes/[^"]*" title="[^"]*">(n\d)</a>', page)
+        (*_, address) = ["", *map(html.unescape, re.findall(r'href="([^"]*)">Next nodes', page))]
+    assert found == ["n0", "n1", "n2", "n3", "n4"]
 
 
 def test_a_look_asks_as_much_of_many_nodes_as_of_one(plane: given.Plane, day: Day) -> None:

@@ -211,7 +211,7 @@ def test_the_past_is_shown_as_it_was_and_never_moves(plane: Plane) -> None:
     browser = signed(plane, plane.operator)
     page = browser.page(f"/?asOf=@{before}")
     assert alerts(page) == []
-    assert 'data-fleet-map="/fleet/map.json?asOf=@' in page
+    assert 'data-fleet-map="/fleet/map.json?asOf=%40' in page
     assert 'data-live="no"' in page
     assert "reasons" not in told(browser, f"/fleet/map.json?asOf=@{before}")["nodes"][0]
     assert "it is in service" in text(browser.page(f"/fleet/nodes?asOf=@{before}"))

@@ -14,6 +14,10 @@ from domain import errors
         ({"name": " north "}, {"name": "north"}),
         ({"devices[0].class": "gpu", "devices[0].count": "8"}, {"devices": [{"class": "gpu", "count": "8"}]}),
         ({"devices[3].count": "1", "devices[1].count": "2"}, {"devices": [{"count": "2"}, {"count": "1"}]}),
+        (
+            {"keys[]:lines": "ssh-ed25519 A a, b\r\n\r\n ssh-ed25519 B \r\n"},
+            {"keys": ["ssh-ed25519 A a, b", "ssh-ed25519 B"]},
+        ),
         ({"nodes[]": "a, b\r\nc,,"}, {"nodes": ["a", "b", "c"]}),
         ({"labels{}": "team=vision\r\nwhat=a=b"}, {"labels": {"team": "vision", "what": "a=b"}}),
         ({"limits{gpu.mig}": "8", "limits{gpu}": ""}, {"limits": {"gpu.mig": "8"}}),

@@ -39,7 +39,7 @@ def test_a_form_starts_one_and_brings_its_user_data_as_bytes(plane: given.Plane)
     assert f'name="_form" value="{browser.form}"' in page
     assert offered(page) == {"instances.create"}
     fields = {"poolId": pool_id, "flavorId": flavor_id, "imageId": image_id, "labels{}": "team=vision\nwhat=a<b"}
-    bytes_ = {"userData:base64": "#cloud-config\r\n", "sshKeys[]": "", "maxPendingSeconds": "1h"}
+    bytes_ = {"userData:base64": "#cloud-config\r\n", "sshKeys[]:lines": "", "maxPendingSeconds": "1h"}
     refused = browser.do("instances.create", name="No Name", _then="/instances/{id}", **fields, **bytes_)
     assert refused.status_code == 422
     made = browser.do("instances.create", name=LONG, _then="/instances/{id}", **fields, **bytes_)

@@ -1,4 +1,4 @@
-"""Whatever a page links to is there for whoever looks: a crawl by everybody, who is refused nothing."""
+"""Whatever a page links to is there for whoever looks, and of the past it is the past: a crawl by everybody."""
 
 import html
 import re
@@ -12,6 +12,10 @@ from given import Client, Plane
 
 WHO = ("operator", "auditor", "acme", "acme_user", "globex")
 MOST_OF_A_KIND = 2
+TO_NOW = re.compile(r"<a\b[^>]*>(?:Back to now|Look at it now)</a>")
+SLIDER = '<form class="time'
+LIST = re.compile(r'<form\b(?! class="time)[^>]* method="get".*?</form>', re.DOTALL)
+"""A form that narrows what its page shows."""
 
 
 def world(plane: Plane) -> int:
@@ -47,7 +51,10 @@ def own(plane: Plane) -> None:
 
 
 class Crawl:
-    """Pages by where they were linked from; of addresses that differ by ids and parameters only, a few."""
+    """Pages by where they were linked from; of addresses that differ by ids and parameters only, a few.
+
+    Stories lead to earlier pasts, where things name what had not begun; `not_yet` are those addresses.
+    """
 
     def __init__(self, browser: Browser) -> None:
         self._browser = browser
@@ -55,6 +62,8 @@ class Crawl:
         self._seen: set[str] = set()
         self._ahead: deque[tuple[str, str]] = deque()
         self.refused: list[tuple[str, str, int]] = []
+        self.not_yet: list[str] = []
+        self.left_past: set[tuple[str, str]] = set()
 
     def from_(self, *paths: str) -> "Crawl":
         for path in paths:
@@ -62,12 +71,21 @@ class Crawl:
         while self._ahead:
             path, linked_from = self._ahead.popleft()
             answer = self._browser.get(path)
-            if answer.status_code != 200:
+            if answer.status_code == 404 and "asOf=" in path:
+                self.not_yet.append(path)
+            elif answer.status_code != 200:
                 self.refused.append((path, linked_from, answer.status_code))
             elif answer.headers["content-type"].startswith("text/html"):
-                for found in re.findall(r'\shref="(/[^"]*)"', answer.text):
-                    self._add(html.unescape(found), path)
+                self._look(path, linked_from, answer.text)
         return self
+
+    def _look(self, path: str, linked_from: str, page: str) -> None:
+        if "asOf=" in linked_from and "asOf=" not in path and SLIDER in page:
+            self.left_past.add((path, linked_from))
+        if "asOf=" in path:
+            self.left_past |= {(form[:80], path) for form in LIST.findall(page) if 'name="asOf"' not in form}
+        for found in re.findall(r'\shref="(/[^"]*)"', TO_NOW.sub("", page)):
+            self._add(html.unescape(found), path)
 
     def _add(self, path: str, linked_from: str) -> None:
         kind = " ".join(re.sub(r"=[^&]*|_[0-9a-z]{20,}.*", "", one) for one in (path, linked_from))
@@ -94,6 +112,19 @@ def test_every_link_leads_somewhere_and_following_it_is_no_refusal(plane: Plane)
         refused[who] = crawl.refused
     assert refused == {who: [] for who in WHO}
     assert len(plane.refusals()) == before
+
+
+@pytest.mark.parametrize("who", ["auditor", "acme"])
+def test_what_shows_the_past_leads_to_the_past(plane: Plane, who: str) -> None:
+    """Until it is told to go back to now; a page that has no past is shown as it is."""
+    position = world(plane)
+    began = [f"{page.path}?asOf=@{position}" for page in table.PAGES if page.past and page.nav and "{" not in page.path]
+    allowed = [path for path in began if signed(plane, getattr(plane, who)).get(path).status_code == 200]
+    crawl = Crawl(signed(plane, getattr(plane, who))).from_(*allowed)
+    assert crawl.pages > 30
+    assert crawl.left_past == set()
+    assert crawl.refused == []
+    assert [path for path in crawl.not_yet if path.endswith(f"asOf=%40{position}")] == []
 
 
 @pytest.mark.parametrize(

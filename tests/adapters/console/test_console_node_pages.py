@@ -265,3 +265,36 @@ def test_no_page_of_a_node_records_a_refusal(plane: Plane, operator: Browser, no
     for below in ("", "/commands", "/inventory", "/history"):
         operator.page(f"/nodes/{node}{below}")
     assert plane.refusals() == before
+
+
+GETS = """
+[roles.gets]
+version = 1
+[[roles.gets.statements]]
+effect = "allow"
+actions = ["compute:nodes:get", "compute:nodes:list"]
+resources = ["*"]
+"""
+
+
+def test_a_tab_that_would_be_refused_is_not_shown(plane: Plane, node: str) -> None:
+    plane.access.write_text(plane.access.read_text().replace('["auditor"]', '["gets"]') + GETS)
+    assert plane.wired.authorizer.reload()
+    page = signed(plane, plane.auditor).page(f"/nodes/{node}")
+    assert re.findall(rf'href="/nodes/{node}(/\w+)?"', page) == [""]
+    assert "Hardware</a>" not in page
+
+
+@pytest.mark.parametrize("below", ["", "/commands", "/inventory", "/history"])
+def test_a_nodes_pages_are_below_nodes(operator: Browser, node: str, below: str) -> None:
+    page = operator.page(f"/nodes/{node}{below}")
+    assert '<a href="/nodes" aria-current="page">Nodes</a>' in page
+    assert '<p class="crumbs"><a href="/nodes">Nodes</a></p>' in page
+
+
+def test_a_sites_pages_are_below_nodes(plane: Plane, operator: Browser, node: str) -> None:
+    assert '<a href="/nodes" aria-current="page">Nodes</a>' in operator.page("/sites")
+    site_id = plane.operator.ok("GET", f"/v1/nodes/{node}")["siteId"]
+    page = operator.page(f"/sites/{site_id}")
+    assert '<a href="/nodes" aria-current="page">Nodes</a>' in page
+    assert '<p class="crumbs"><a href="/sites">Sites</a></p>' in page
