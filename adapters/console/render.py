@@ -76,26 +76,29 @@ _TO: Final[ContextVar[Callable[[str], str]]] = ContextVar("to", default=str)
 
 
 def html(template: str, shown: Mapping[str, Any], find: Find = lambda things, stories: Ways()) -> bytes:
-    """The page. What it would link to is asked for at once when all of it is known; the rest of it stays text.
+    """The page. `to` among what is shown makes of an address the one that a link of this page leads to."""
+    made = environment().get_template(template)
+    return linked(lambda: made.render(shown), find, shown.get("to", str)).encode()
 
-    `to` among what is shown makes of an address the one that a link of this page leads to.
-    """
+
+def linked(make: Callable[[], str], find: Find, to: Callable[[str], str] = str) -> str:
+    """What is made, with the links in it asked for at once when all of it is known; the rest of them stays text."""
     links: list[_Link] = []
-    linked, led = _LINKS.set(links), _TO.set(shown.get("to", str))
+    kept, led = _LINKS.set(links), _TO.set(to)
     try:
-        text = environment().get_template(template).render(shown)
+        text = make()
     finally:
-        _LINKS.reset(linked)
+        _LINKS.reset(kept)
         _TO.reset(led)
     if not links:
-        return text.encode()
+        return text
     ways = find({one.id for one in links if not one.story}, {one.id for one in links if one.story})
 
     def placed(match: re.Match[str]) -> str:
         link = links[int(match[1])]
         return link.made if link.id in (ways.stories if link.story else ways.things) else link.otherwise
 
-    return _PLACE.sub(placed, text).encode()
+    return _PLACE.sub(placed, text)
 
 
 def _placed(link: _Link) -> Markup:

@@ -16,7 +16,8 @@ STEERING = "\x1b]52;c;aGk=\x07\x9b31m"
 
 
 def shown(template: str, **values: object) -> str:
-    return render.environment().from_string(template).render(values)
+    made = render.environment().from_string(template)
+    return render.linked(lambda: made.render(values), lambda things, stories: render.Ways(things, stories))
 
 
 @pytest.mark.parametrize(
