@@ -170,11 +170,11 @@ def test_no_is_no(plane: Plane, address: str) -> None:
     plane.fleet()
     head = plane.settle()
     whole = ("reserve", "--pool", "h100", "--devices", "gpu=8", "--for", "1h")
-    for keys in ("n\n", "\x03", "\x04"):
+    for keys, status in (("n\n", 1), ("\x03", 130), ("\x04", 130)):
         with seats.seated(*whole, env=told(address, plane.acme)) as seat:
             seat.reads("What now [y]: ")
             seat.waits()
             seat.press(keys)
-            assert seat.leaves() == 1
+            assert seat.leaves() == status
             assert seat.attributes == seat.before
     assert plane.settle() == head

@@ -120,7 +120,7 @@ def test_a_server_that_goes_and_comes_back_is_said_and_followed_again(
     monkeypatch.setattr(sse, "SECONDS", 60.0)
     plane.fleet()
     with answering(plane) as address:
-        running = seats.seated("top", env=told(address, plane.root))
+        running = seats.seated("top", columns=120, env=told(address, plane.root))
         seat = running.__enter__()
         seat.sees("live", "1 schedulable")
     try:
