@@ -3,6 +3,9 @@
 import pytest
 from canned import run, serving
 
+from adapters.cli import picking
+from adapters.registry import OPERATIONS
+
 
 @pytest.fixture
 def server():
@@ -49,3 +52,17 @@ def test_nothing_picked_is_a_failure_that_a_script_sees(server):
 def test_a_condition_without_a_field_or_value_is_wrong_usage(server, wrong):
     ran = run(["nodes", "list", "--where", wrong], server)
     assert (ran.exit_code, server.asked) == (2, [])
+
+
+def test_an_id_is_offered_where_the_answer_has_one():
+    offered = {name for name, one in OPERATIONS.items() if "--id" in flags(one)}
+    assert offered >= {"nodes.list", "nodes.get", "nodes.devices", "reservations.create", "audit.events"}
+    assert not offered & {"pools.evict", "bookings.list", "capacity.list", "nodes.history", "reservations.states"}
+
+
+def test_nothing_is_picked_from_a_stream():
+    assert flags(OPERATIONS["events.stream"]) == flags(OPERATIONS["audit.export"]) == set()
+
+
+def flags(operation):
+    return {flag for option in picking.options(operation) for flag in option.opts}
