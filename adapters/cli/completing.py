@@ -82,8 +82,8 @@ def _asked(listing: Operation, ctx: click.Context) -> list[Any]:
         query = {"limit": str(MOST), "order": "desc"}
         try:
             api = client.Client(*server_options.meant(ctx), timeout=WITHIN_SECONDS)
-            rows.extend(api.send("GET", listing.path, query=query).body["items"])
-        except (click.ClickException, KeyError, TypeError):
+            rows.extend(api.send("GET", listing.path, query=query).page.rows)
+        except click.ClickException:
             return
 
     from threading import Thread
