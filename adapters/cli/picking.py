@@ -57,8 +57,10 @@ def show(body: Any, field: str) -> None:
     """Print a field of the rows of a list, or of one thing; a text as it is where no terminal would obey it."""
     rows = body.get("items", [body]) if isinstance(body, dict) else []
     values = [value for row in rows if (value := tables.lookup(row, field)) is not None]
+    if not rows:
+        raise troubles.Refused(f"there is no row, so no {tables.printable(field)!r}")
     if not values:
-        raise troubles.Refused(f"nothing there has a {tables.printable(field)!r}")
+        raise troubles.Refused(f"nothing there has {tables.printable(field)!r}")
     for value in values:
         text = value if isinstance(value, str) and not sys.stdout.isatty() else tables.cell(field, value)
         click.echo(text, nl=not text.endswith("\n"))

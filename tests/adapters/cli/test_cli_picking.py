@@ -35,7 +35,13 @@ def test_another_field_is_printed_as_it_is(server):
     server.says({"id": "x", "note": "a\nb\n", "in": {"side": 7}})
     assert run("nodes get x --print note", server).stdout == "a\nb\n"
     assert run("nodes get x --print in.side", server).stdout == "7\n"
-    assert run("nodes get x --print gone", server).exit_code == 1
+    ran = run("nodes get x --print gone", server)
+    assert (ran.exit_code, ran.stderr) == (1, "nothing there has 'gone'\n")
+
+
+def test_that_no_row_was_picked_is_not_that_rows_lack_the_field(server):
+    ran = run("nodes list --where name=z --id", server.says(NODES))
+    assert (ran.exit_code, ran.stderr) == (1, "there is no row, so no 'id'\n")
 
 
 def test_rows_are_picked_from_all_pages(server):
