@@ -10,7 +10,17 @@ from uuid import uuid4
 import click
 from msgspec.structs import replace
 
-from adapters.cli import claim_preview, claim_questions, claim_words, client, server_options, tables, troubles, waiting
+from adapters.cli import (
+    claim_preview,
+    claim_questions,
+    claim_words,
+    client,
+    completing,
+    server_options,
+    tables,
+    troubles,
+    waiting,
+)
 from adapters.cli.claim_preview import Preview
 from adapters.cli.claim_words import Row, Wanted
 from adapters.cli.main import registered
@@ -42,7 +52,12 @@ def _scalar(text: str) -> tuple[str, int]:
 
 
 @click.command(params=[*waiting.option(waiting.WAITS["reservations.create"]), *server_options.asking()])
-@click.option("--pool", metavar="NAME|ID", help="where: of those that you own or that are offered to you")
+@click.option(
+    "--pool",
+    metavar="NAME|ID",
+    shell_complete=completing.named("pools.list", registered),
+    help="where: of those that you own or that are offered to you",
+)
 @click.option(
     "--devices",
     multiple=True,
@@ -64,7 +79,12 @@ def _scalar(text: str) -> tuple[str, int]:
     show_default=True,
     help="number of nodes",
 )
-@click.option("--project", metavar="NAME|ID", help="the project that it is for")
+@click.option(
+    "--project",
+    metavar="NAME|ID",
+    shell_complete=completing.named("projects.list", registered),
+    help="the project that it is for",
+)
 @click.option(
     "--scalars",
     multiple=True,
