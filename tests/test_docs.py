@@ -24,6 +24,11 @@ def test_a_reference_page_names_no_page_that_a_reader_does_not_have() -> None:
         assert re.findall(r"\b[a-z]+\.md §", text) == [], name
 
 
+def test_a_command_stands_in_a_reference_page_as_one_types_it() -> None:
+    for name, text in reference.pages().items():
+        assert re.findall(r"^ {0,3}better-compute .*", text, re.M) == [], name
+
+
 def test_every_error_is_listed_once_and_has_a_meaning() -> None:
     rows = re.findall(r"\| `(\w+)` \| (\d+) \| (.*) \|", reference.pages()["errors.md"])
     codes = [code for code, _, _ in rows]

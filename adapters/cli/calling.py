@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import click
 
-from adapters.cli import client, fields, picking, showing, troubles, uploading, waiting, watching
+from adapters.cli import answers, client, fields, picking, showing, troubles, uploading, waiting, watching
 from domain.operation import Operation, Table
 
 MOST_ROWS: Final = 1000
@@ -27,7 +27,7 @@ def run(operation: Operation, registry: Table, **values: Any) -> None:
     answer = act(api, operation, path, request, own)
     body, otherwise = answer.body, None
     if own.get("wait"):
-        body, otherwise = waiting.wait(api, registry, operation.name, body, own["timeout"])
+        body, otherwise = waiting.wait(api, registry, operation.name, answer.thing, own["timeout"])
     if own.get("where"):
         body = picking.where(body, own["where"])
     if field := picking.asked(own):
@@ -59,7 +59,7 @@ def _look(
     if everything:
         request.setdefault("limit", MOST_ROWS)
     answer = api.send("GET", path, query=fields.query(request), sink=showing.sink() if operation.streaming else None)
-    if everything and answer.body is not None:
+    if everything:
         if "asOf" in request:
             request["asOf"] = f"@{answer.headers['X-Position']}"  # an instant just past may yet mean a later one
         answer = answer._replace(body=_every_page(api, path, request, answer.body))
@@ -111,23 +111,15 @@ def _change(
 
 
 def _every_page(api: client.Client, path: str, request: dict[str, Any], first: Any) -> Any:
-    items, cursor = _page(first)
+    items, cursor = answers.page(first)
     items = [*items]
     while cursor:
         before = cursor
-        more, cursor = _page(api.send("GET", path, query=fields.query(request | {"cursor": cursor})).body)
+        more, cursor = api.send("GET", path, query=fields.query(request | {"cursor": cursor})).page
         if cursor == before:
             raise troubles.Failed("the server names the same page again and again")
         items += more
     return {"items": items}
-
-
-def _page(body: Any) -> tuple[list[Any], Any]:
-    """The rows of a page, and where the next one begins."""
-    rows = body.get("items", []) if isinstance(body, dict) else None
-    if not isinstance(rows, list):
-        raise troubles.Failed("the answer is no page of a list")
-    return rows, body.get("nextCursor")
 
 
 def _read(document: IO[str]) -> dict[str, Any]:

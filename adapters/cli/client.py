@@ -12,7 +12,7 @@ from urllib.parse import urlencode, urlsplit
 
 import click
 
-from adapters.cli import leaving, tables, troubles
+from adapters.cli import answers, leaving, tables, troubles
 
 TIMEOUT_SECONDS: Final = 30.0
 """For connecting and for each read; a list may wait for its read model before it answers."""
@@ -33,6 +33,22 @@ class Answer(NamedTuple):
     status: int
     headers: Message
     body: Any
+
+    @property
+    def thing(self) -> answers.Told:
+        """The body, where one object is the answer; raises troubles.Failed of another."""
+        return answers.thing(self.body)
+
+    @property
+    def page(self) -> answers.Page:
+        """The body, where a list is the answer; raises troubles.Failed of another."""
+        return answers.page(self.body)
+
+    @property
+    def position(self) -> int:
+        """That of the log, 0 where the server names none."""
+        text = self.headers.get("X-Position") or ""
+        return int(text) if text.isascii() and text.isdecimal() else 0
 
 
 class Sink(Protocol):
@@ -157,7 +173,7 @@ def _answer(response: Any, sink: Sink | None) -> Answer:
         return Answer(response.status, response.headers, None)
     content = _whole(response, MOST_BYTES)
     try:
-        body = json.loads(content) if content and is_json(response.headers) else None
+        body = answers.read(content) if content and is_json(response.headers) else None
     except (ValueError, RecursionError):
         body = None
     if content and body is None and content.strip() != b"null":
@@ -202,7 +218,7 @@ def _trouble(refusal: urllib.error.HTTPError) -> troubles.Trouble:
     text = tables.problem(document, status)
     kind = troubles.Failed if status >= 500 else troubles.Busy if status == 429 else troubles.Refused
     trouble = kind(text)
-    trouble.status = status
+    trouble.status, trouble.code = status, str(document.get("code") or "")
     return trouble
 
 

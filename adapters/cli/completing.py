@@ -3,7 +3,7 @@
 Completion says nothing when it fails: whoever types goes on typing.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -47,6 +47,16 @@ def of(operation: Operation, registry: Table, field: inspect.Field) -> Completin
     return complete
 
 
+def named(listing: str, registry: Callable[[], Table]) -> Completing:
+    """How an option completes that takes a name as well as an id: by names."""
+
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
+        rows = _asked(registry()[listing], ctx)
+        return _items(((str(row.get("name", "")), row) for row in rows), incomplete) or _matching(rows, incomplete)
+
+    return complete
+
+
 def _listing(operation: Operation, registry: Table) -> str | None:
     """What lists the things of an `id`: they are of what stands before it in the path; another noun has a list."""
     path, own = operation.path.partition("/{id}")[0], operation.name.partition(".")[0]
@@ -59,12 +69,20 @@ def _listing(operation: Operation, registry: Table) -> str | None:
 
 def _matching(rows: list[Any], incomplete: str) -> "list[CompletionItem]":
     """By id; where none begins so, by name: the shell then puts the id in its place."""
-    from click.shell_completion import CompletionItem
-
     rows = [row for row in rows if isinstance(row, dict) and isinstance(row.get("id"), str)]
     found = [row for row in rows if row["id"].startswith(incomplete)]
     found = found or [row for row in rows if str(row.get("name", "")).startswith(incomplete)]
-    return [CompletionItem(row["id"], help=_told(row)) for row in found if row["id"].isprintable()]
+    return _items(((row["id"], row) for row in found), "")
+
+
+def _items(rows: Iterable[tuple[str, Mapping[str, Any]]], incomplete: str) -> "list[CompletionItem]":
+    from click.shell_completion import CompletionItem
+
+    return [
+        CompletionItem(text, help=_told(row))
+        for text, row in rows
+        if text and text.isprintable() and text.startswith(incomplete)
+    ]
 
 
 def _told(row: Mapping[str, Any]) -> str:
@@ -82,8 +100,8 @@ def _asked(listing: Operation, ctx: click.Context) -> list[Any]:
         query = {"limit": str(MOST), "order": "desc"}
         try:
             api = client.Client(*server_options.meant(ctx), timeout=WITHIN_SECONDS)
-            rows.extend(api.send("GET", listing.path, query=query).body["items"])
-        except (click.ClickException, KeyError, TypeError):
+            rows.extend(api.send("GET", listing.path, query=query).page.rows)
+        except click.ClickException:
             return
 
     from threading import Thread

@@ -30,7 +30,7 @@ def allow(name: str, public_key: Path, _server: str, _token: str | None, _json: 
     if "PRIVATE KEY" in pem:
         raise click.ClickException(f"{public_key} is a private key, which goes nowhere; name the public one")
     api = client.Client(_server, _token)
-    there = api.send("GET", _PATH).body
+    there = api.send("GET", _PATH).thing
     _set(api, there, [*there["signers"], {"name": name, "publicKey": pem}], as_json=_json)
 
 
@@ -39,7 +39,7 @@ def allow(name: str, public_key: Path, _server: str, _token: str | None, _json: 
 def disallow(key_id: str, _server: str, _token: str | None, _json: bool) -> None:
     """Take a key off the list: what it alone vouched for starts nothing new. `image-signers get` shows KEY_ID."""
     api = client.Client(_server, _token)
-    there = api.send("GET", _PATH).body
+    there = api.send("GET", _PATH).thing
     kept = [signer for signer in there["signers"] if signer["keyId"] != key_id.lower()]
     if len(kept) == len(there["signers"]):
         raise troubles.Refused(f"{key_id} is on no line of the list")
@@ -50,4 +50,4 @@ def _set(api: client.Client, there: dict[str, Any], signers: list[dict[str, Any]
     """If nobody else changed the list meanwhile."""
     given = [{"name": signer["name"], "publicKey": signer["publicKey"]} for signer in signers]
     match = {"If-Match": f'"{there["version"]}"'}
-    showing.show_record(api.send("PUT", _PATH, body={"signers": given}, headers=match).body, as_json=as_json)
+    showing.show_record(api.send("PUT", _PATH, body={"signers": given}, headers=match).thing, as_json=as_json)

@@ -55,12 +55,12 @@ def add(file: Path, sign_with: Path | None, _server: str, _token: str | None, _j
     digest, size = uploading.digest(file)
     wanted = {"sha256": digest, "sizeBytes": size} | {_camel(name): value for name, value in said.items()}
     once = {"Idempotency-Key": "add-" + sha256(json.dumps(wanted, sort_keys=True).encode()).hexdigest()[:32]}
-    answer = api.send("POST", "/v1/images", body=wanted, headers=once).body
+    answer = api.send("POST", "/v1/images", body=wanted, headers=once).thing
     id = str(answer["id"])
     click.echo(f"{tables.printable(id)}: registered, sha256 {digest}", err=True)
     if key is not None:
         _vouch(api, answer | {"sha256": digest, "sizeBytes": size}, key)
-    answer = uploading.upload(api, "PUT", f"{_path(id)}/content", file).body
+    answer = uploading.upload(api, "PUT", f"{_path(id)}/content", file).thing
     showing.show_record(answer, as_json=_json)
 
 
@@ -68,7 +68,7 @@ def add(file: Path, sign_with: Path | None, _server: str, _token: str | None, _j
 @click.argument("id")
 def statement(id: str, _server: str, _token: str | None, _json: bool) -> None:
     """Print the bytes to sign with an Ed25519 key that is on another machine."""
-    found = client.Client(_server, _token).send("GET", _path(id)).body
+    found = client.Client(_server, _token).send("GET", _path(id)).thing
     sys.stdout.buffer.write(_statement(found))
     sys.stdout.buffer.flush()
 
@@ -82,12 +82,12 @@ def vouch(id: str, key: Path, _server: str, _token: str | None, _json: bool) -> 
     The key stays here. With Ed25519 it signs the image's statement, with ECDSA on P-256 the digest of its bytes.
     """
     loaded, api = _key(key), client.Client(_server, _token)
-    showing.show_record(_vouch(api, api.send("GET", _path(id)).body, loaded), as_json=_json)
+    showing.show_record(_vouch(api, api.send("GET", _path(id)).thing, loaded), as_json=_json)
 
 
 def _vouch(api: client.Client, found: dict[str, Any], key: "Key") -> dict[str, Any]:
     signature = base64.b64encode(_signature(found, key)).decode()
-    answer: dict[str, Any] = api.send("POST", f"{_path(found['id'])}/signatures", body={"signature": signature}).body
+    answer: dict[str, Any] = api.send("POST", f"{_path(found['id'])}/signatures", body={"signature": signature}).thing
     signers = ", ".join(str(verdict["signer"]) for verdict in answer["verdicts"])
     click.echo(f"{tables.printable(str(found['id']))}: signed by {tables.printable(signers)}", err=True)
     return answer

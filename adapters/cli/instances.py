@@ -31,7 +31,7 @@ def console(id: str, follow: bool, _server: str, _token: str | None, _json: bool
         raise click.UsageError(f"{id!r} is no id")
     api = client.Client(_server, _token)
     path = f"/v1/instances/{quote(id, safe='')}/console"
-    answer = api.send("GET", path).body
+    answer = api.send("GET", path).thing
     if _json:
         click.echo(json.dumps(answer, indent=2))
         return
@@ -39,7 +39,7 @@ def console(id: str, follow: bool, _server: str, _token: str | None, _json: bool
     _write(sink, answer["tail"])
     while follow:
         time.sleep(PAUSE_SECONDS)
-        seen, answer = answer, api.send("GET", path).body
+        seen, answer = answer, api.send("GET", path).thing
         _write(sink, news(seen, answer))
 
 

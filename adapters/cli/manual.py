@@ -105,8 +105,15 @@ def _command(group: click.Group, parent: click.Context, name: str, depth: int) -
 
 
 def _paragraphs(text: str) -> str:
-    paragraphs = text.replace("\b", "").split("\n\n")
-    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs).strip()
+    return "\n\n".join(map(_paragraph, text.split("\n\n"))).strip()
+
+
+def _paragraph(text: str) -> str:
+    """What click is told to leave as it is are lines of code."""
+    first, *lines = text.strip().split("\n")
+    if first == "\b":
+        return "\n".join(f"    {line.strip()}" for line in lines)
+    return " ".join(text.split())
 
 
 def _options(command: click.Command, ctx: click.Context) -> Iterator[str]:

@@ -10,12 +10,21 @@ from uuid import uuid4
 import click
 from msgspec.structs import replace
 
-from adapters.cli import claim_preview, claim_questions, claim_words, client, server_options, tables, troubles, waiting
+from adapters.cli import (
+    claim_preview,
+    claim_questions,
+    claim_words,
+    client,
+    completing,
+    server_options,
+    tables,
+    troubles,
+    waiting,
+)
 from adapters.cli.claim_preview import Preview
 from adapters.cli.claim_words import Row, Wanted
 from adapters.cli.main import registered
 
-UNSEEN: Final = (403, 404)
 LATER_TRIED: Final = 5
 """Ends of one's own reservations that are tried as starts where the quota is used up until then."""
 
@@ -43,7 +52,12 @@ def _scalar(text: str) -> tuple[str, int]:
 
 
 @click.command(params=[*waiting.option(waiting.WAITS["reservations.create"]), *server_options.asking()])
-@click.option("--pool", metavar="NAME|ID", help="where: of those that you own or that are offered to you")
+@click.option(
+    "--pool",
+    metavar="NAME|ID",
+    shell_complete=completing.named("pools.list", registered),
+    help="where: of those that you own or that are offered to you",
+)
 @click.option(
     "--devices",
     multiple=True,
@@ -65,7 +79,12 @@ def _scalar(text: str) -> tuple[str, int]:
     show_default=True,
     help="number of nodes",
 )
-@click.option("--project", metavar="NAME|ID", help="the project that it is for")
+@click.option(
+    "--project",
+    metavar="NAME|ID",
+    shell_complete=completing.named("projects.list", registered),
+    help="the project that it is for",
+)
 @click.option(
     "--scalars",
     multiple=True,
@@ -118,7 +137,7 @@ class Asker:
             wanted = replace(wanted, project=claim_words.named(given["project"], self.projects(), "project")["id"])
         return wanted
 
-    def capacity(self) -> list[Row]:
+    def capacity(self) -> Sequence[Row]:
         return self._seen("/v1/capacity")
 
     def projects(self) -> list[Row]:
@@ -127,7 +146,7 @@ class Asker:
     def preview(self, wanted: Wanted) -> Preview | None:
         """None where the caller may not look ahead."""
         try:
-            found: Preview = self.api.send("POST", "/v1/reservations/preview", body=claim_words.body(wanted)).body
+            found: Preview = self.api.send("POST", "/v1/reservations/preview", body=claim_words.body(wanted)).thing
         except troubles.Refused as refusal:
             if refusal.status != 403:
                 raise
@@ -145,21 +164,20 @@ class Asker:
                 return int(end)
         return None
 
-    def _seen(self, path: str, **query: str) -> list[Row]:
+    def _seen(self, path: str, **query: str) -> Sequence[Row]:
         try:
             return self._every(path, **query)
         except troubles.Refused as refusal:
-            if refusal.status not in UNSEEN:
+            if not refusal.unseen:
                 raise
             return []
 
-    def _every(self, path: str, **query: str) -> list[Row]:
+    def _every(self, path: str, **query: str) -> Sequence[Row]:
         paged = query if path == "/v1/capacity" else {"limit": "1000", **query}
-        page = self.api.send("GET", path, query=paged).body
-        rows: list[Row] = page["items"]
-        while page.get("nextCursor"):
-            page = self.api.send("GET", path, query=paged | {"cursor": page["nextCursor"]}).body
-            rows += page["items"]
+        rows, cursor = self.api.send("GET", path, query=paged).page
+        while cursor:
+            more, cursor = self.api.send("GET", path, query=paged | {"cursor": cursor}).page
+            rows += more
         return rows
 
 
@@ -219,7 +237,7 @@ def _reserve(api: client.Client, wanted: Wanted, given: Any) -> None:
     try:
         body = api.send(
             "POST", "/v1/reservations", body=claim_words.body(wanted), headers={"Idempotency-Key": key}
-        ).body
+        ).thing
     except troubles.Failed as failure:
         again = f"to ask again without doing it twice: --idempotency-key {key}"
         raise troubles.Failed(f"{failure.message}\n{again}") from None

@@ -1,13 +1,12 @@
 """What `better-compute top` asks a server, and the one snapshot of it all."""
 
-import json
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
-from adapters.cli import client, top_state, troubles
+from adapters.cli import answers, client, top_state, troubles
 from adapters.cli.top_state import Part, State
 
 MOST_PAGES: Final = 20
@@ -16,8 +15,6 @@ BACK: Final = 1_000
 
 MOST_PLACES: Final = 10
 """Of those that wait, the oldest: each is asked for its place in the queue."""
-
-UNSEEN: Final = (403, 404)
 
 
 class Question(NamedTuple):
@@ -90,7 +87,7 @@ class Asker:
                 rows += found
                 whole = whole and complete
         except troubles.Refused as refusal:
-            if refusal.status not in UNSEEN:
+            if not refusal.unseen:
                 raise
             return lambda state: answered(top_state.refused(state, name), self.now())
         if name == "capacity" and rows:
@@ -114,9 +111,9 @@ class Asker:
         waiting = sorted((row for row in rows if row["state"] == "pending"), key=lambda row: row["createdAt"])
         for row in waiting[:MOST_PLACES] if self._may_get else ():
             try:
-                found = self._api.send("GET", f"{QUESTIONS['reservations'].path}/{row['id']}").body
+                found = self._api.send("GET", f"{QUESTIONS['reservations'].path}/{row['id']}").thing
             except troubles.Refused as refusal:
-                if refusal.status not in UNSEEN:
+                if not refusal.unseen:
                     raise
                 self._may_get = False
                 break
@@ -132,7 +129,7 @@ class Asker:
         try:
             self._api.send("GET", QUESTIONS["reservations"].path, query={"scope": "fleet", "limit": "1"})
         except troubles.Refused as refusal:
-            if refusal.status not in UNSEEN:
+            if not refusal.unseen:
                 raise
             return False
         return True
@@ -143,11 +140,12 @@ class Asker:
             query = query | {"limit": "1000"} | ({"scope": "fleet"} if self._scope == "fleet" else {})
         for _ in range(MOST_PAGES):
             answer = self._api.send("GET", question.path, query=query)
-            self.position = self.position or int(answer.headers.get("X-Position") or 0)
-            rows += answer.body["items"]
-            if not answer.body.get("nextCursor"):
+            self.position = self.position or answer.position
+            more, cursor = answer.page
+            rows += more
+            if not cursor:
                 return rows, True
-            query = query | {"cursor": answer.body["nextCursor"]}
+            query = query | {"cursor": cursor}
         return rows, False
 
 
@@ -164,8 +162,8 @@ class Feed:
         for block in whole:
             fields = {name: value for name, _, value in (line.partition(b": ") for line in block.split(b"\n"))}
             if b"data" in fields:
-                self._told(json.loads(fields[b"data"]))
-                self.last = fields[b"id"].decode()
+                self._told(_event(fields[b"data"]))
+                self.last = fields.get(b"id", b"").decode("ascii", "replace")
 
     def flush(self) -> None:
         pass
@@ -173,6 +171,13 @@ class Feed:
     def again(self) -> None:
         """A new stream begins: what was left of the last one is nothing."""
         self._rest = b""
+
+
+def _event(data: bytes) -> answers.Told:
+    try:
+        return answers.thing(answers.read(data))
+    except (ValueError, RecursionError):
+        raise troubles.Failed("an event of the stream is not JSON") from None
 
 
 def answered(state: State, at: int) -> State:
@@ -189,7 +194,7 @@ def snapshot(api: client.Client, quick: client.Client, scope: str | None) -> Sta
     try:
         quick.send("GET", STREAM, query=asker.stream(), sink=Feed(found.append))
     except troubles.Refused as refusal:
-        if refusal.status in UNSEEN:
+        if refusal.unseen:
             state = top_state.refused(state, "events")
     except troubles.Failed:
         pass  # it has said all that there was to say

@@ -124,7 +124,7 @@ class Watch:
                 pause = LEAST_SECONDS if time.monotonic() - began < LEAST_SECONDS else 0.0
             except troubles.Trouble as trouble:
                 self._following(False)
-                if trouble.status in top_reading.UNSEEN:
+                if trouble.unseen:
                     self._put(lambda state: top_state.refused(state, "events"))
                     return
                 self._ask_all()

@@ -6,9 +6,18 @@ import click
 
 
 class Trouble(click.ClickException):
-    """No answer that helps; the message is whole, and safe to print. `status` is HTTP's, 0 without an answer."""
+    """No answer that helps; the message is whole, and safe to print. `status` is HTTP's, 0 without an answer.
+
+    `code` is that of the problem, empty where the answer was no problem of ours.
+    """
 
     status = 0
+    code = ""
+
+    @property
+    def unseen(self) -> bool:
+        """Whether the server says that the caller may not see it; a 404 of another program says nothing like it."""
+        return self.status in (403, 404) and bool(self.code)
 
     def show(self, file: Any = None) -> None:
         click.echo(self.message, file=file, err=file is None)

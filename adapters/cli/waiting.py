@@ -142,9 +142,9 @@ def _again(api: "client.Client", get: Operation, until: Wait, first: Any) -> Any
     """The thing as it is now; or the first answer, and what is still to be freed of it."""
     identifier = str(first[until.id])
     if get.path_fields:
-        return api.send("GET", get.path.replace(f"{{{get.path_fields[0]}}}", quote(identifier, safe=""))).body
+        return api.send("GET", get.path.replace(f"{{{get.path_fields[0]}}}", quote(identifier, safe=""))).thing
     query = {until.id: identifier, "state": "releasing", "limit": str(MOST_COUNTED)}
-    return {**first, "items": api.send("GET", get.path, query=query).body["items"]}
+    return {**first, "items": api.send("GET", get.path, query=query).page.rows}
 
 
 def _to_go(body: Any) -> str:
@@ -163,7 +163,7 @@ def _left(api: "client.Client", listing: Operation, identifier: str) -> str:
     """How much is in the way; it is only progress, so that whoever may not see it waits as well."""
     query = {"nodeId": identifier, "scope": "fleet", "order": "desc", "limit": str(MOST_COUNTED)}
     try:
-        rows = api.send("GET", listing.path, query=query).body["items"]
+        rows = api.send("GET", listing.path, query=query).page.rows
     except troubles.Trouble:
         return ""
     states = Counter(str(row["state"]) for row in rows if row["state"] != "released")

@@ -139,10 +139,12 @@ def serving() -> Iterator[Server]:
     told = Server(running.server_port)
     thread = Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
-    yield told
-    running.shutdown()
-    running.server_close()
-    thread.join()
+    try:
+        yield told
+    finally:
+        running.shutdown()
+        running.server_close()
+        thread.join()
 
 
 def run(line: str | list[str], server: Server | None = None, token: str = "biam_key_secret", **more: Any) -> Result:

@@ -50,6 +50,14 @@ def test_what_is_typed_names_the_server_and_the_token(server, monkeypatch):
     assert server.asked[0].headers["Authorization"] == "Bearer typed"
 
 
+def test_where_a_name_is_taken_names_complete_and_else_ids(server):
+    server.says({"items": [{"id": "pool_1", "name": "h100"}, {"id": "pool_2", "name": "l4"}]})
+    root = main.Root(static={"reserve": main.Root().static["reserve"]})
+    for incomplete, values in (("", ["h100", "l4"]), ("h", ["h100"]), ("pool_2", ["pool_2"])):
+        complete = ShellComplete(root, {}, "better-compute", "_BETTER_COMPUTE_COMPLETE")
+        assert [item.value for item in complete.get_completions(["reserve", "--pool"], incomplete)] == values
+
+
 @pytest.mark.parametrize("body", [{}, {"items": None}, {"items": [{"id": 1}, None]}, [], "x"])
 def test_an_answer_that_is_no_list_completes_nothing(server, body):
     server.says(body)

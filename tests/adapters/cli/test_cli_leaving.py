@@ -90,7 +90,7 @@ def test_what_is_no_answer_is_none(line, body, kind):
 def test_what_is_no_page_has_no_next_one(body):
     with serving() as server:
         ran = run("nodes list --all", server.says(body))
-    assert (ran.exit_code, ran.stderr) == (3, "the answer is no page of a list\n")
+    assert (ran.exit_code, ran.stderr) == (3, "the answer is no page of a list: is this Better Compute?\n")
 
 
 def test_a_refusal_that_is_nested_without_end_is_a_refusal():

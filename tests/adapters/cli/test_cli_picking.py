@@ -3,6 +3,9 @@
 import pytest
 from canned import run, serving
 
+from adapters.cli import picking
+from adapters.registry import OPERATIONS
+
 
 @pytest.fixture
 def server():
@@ -32,7 +35,13 @@ def test_another_field_is_printed_as_it_is(server):
     server.says({"id": "x", "note": "a\nb\n", "in": {"side": 7}})
     assert run("nodes get x --print note", server).stdout == "a\nb\n"
     assert run("nodes get x --print in.side", server).stdout == "7\n"
-    assert run("nodes get x --print gone", server).exit_code == 1
+    ran = run("nodes get x --print gone", server)
+    assert (ran.exit_code, ran.stderr) == (1, "nothing there has 'gone'\n")
+
+
+def test_that_no_row_was_picked_is_not_that_rows_lack_the_field(server):
+    ran = run("nodes list --where name=z --id", server.says(NODES))
+    assert (ran.exit_code, ran.stderr) == (1, "there is no row, so no 'id'\n")
 
 
 def test_rows_are_picked_from_all_pages(server):
@@ -49,3 +58,17 @@ def test_nothing_picked_is_a_failure_that_a_script_sees(server):
 def test_a_condition_without_a_field_or_value_is_wrong_usage(server, wrong):
     ran = run(["nodes", "list", "--where", wrong], server)
     assert (ran.exit_code, server.asked) == (2, [])
+
+
+def test_an_id_is_offered_where_the_answer_has_one():
+    offered = {name for name, one in OPERATIONS.items() if "--id" in flags(one)}
+    assert offered >= {"nodes.list", "nodes.get", "nodes.devices", "reservations.create", "audit.events"}
+    assert not offered & {"pools.evict", "bookings.list", "capacity.list", "nodes.history", "reservations.states"}
+
+
+def test_nothing_is_picked_from_a_stream():
+    assert flags(OPERATIONS["events.stream"]) == flags(OPERATIONS["audit.export"]) == set()
+
+
+def flags(operation):
+    return {flag for option in picking.options(operation) for flag in option.opts}

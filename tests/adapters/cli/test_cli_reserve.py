@@ -116,6 +116,7 @@ def test_on_a_terminal_it_asks_shows_and_reserves(plane: Plane, address: str) ->
         seat.press("\n")
         assert seat.leaves() == 0
         assert seat.attributes == seat.before
+        plane.settle()
         reserved = plane.acme.ok("GET", "/v1/reservations")["items"][0]
         assert f"{reserved['id']} is " in seat.written
         assert f"better-compute reservations {'cancel' if 'is placed' in seat.written else 'release'}" in seat.written
