@@ -25,6 +25,7 @@ from domain import (
 )
 from domain.event import Change, Fence
 from domain.operation import Operation, Request
+from domain.policy.instant import written
 
 LONGEST_MS: Final = 366 * 86_400_000
 HOUR_MS: Final = 3_600_000
@@ -102,11 +103,12 @@ def check(command: Extend, state: reservation.State, now: int) -> None:
     """Refuse an end that cannot be, naming the field; nothing of it is recorded."""
     assert state.starts_at is not None
     if command.ends_at < now:
-        raise errors.Invalid("endsAt", f"lies in the past; now is {now}")
+        raise errors.Invalid("endsAt", f"lies in the past; now is {written(now)}")
     if command.ends_at <= state.starts_at:
-        raise errors.Invalid("endsAt", f"lies at or before the start, which is {state.starts_at}")
+        raise errors.Invalid("endsAt", f"lies at or before the start, which is {written(state.starts_at)}")
     if command.ends_at - state.starts_at > LONGEST_MS:
-        raise errors.Invalid("endsAt", f"a reservation lasts 366 days at most, until {state.starts_at + LONGEST_MS}")
+        latest = written(state.starts_at + LONGEST_MS)
+        raise errors.Invalid("endsAt", f"a reservation lasts 366 days at most, until {latest}")
 
 
 def _draft(command: Extend, state: reservation.State, unit: Unit) -> extension.Drafted:

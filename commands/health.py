@@ -7,6 +7,7 @@ from commands.acting import act, following
 from commands.ports import Store
 from domain import node, schedulability
 from domain.event import Change, Fence, Meta
+from domain.policy.instant import written
 
 SKEW_MS: Final = 5_000
 STALE_MS: Final = 24 * 3_600_000
@@ -53,7 +54,7 @@ def grow_stale(store: Store, node_id: str, seen_at: int, fence: Fence) -> int | 
         state: node.State = loaded.state
         if state.provision_state == "retired":
             return []
-        stale = node.Condition(STALE, "NoReport", f"no inventory since {seen_at}", now)
+        stale = node.Condition(STALE, "NoReport", f"no inventory since {written(seen_at)}", now)
         events = schedulability.settle(state, _told(state, stale, STALE, now), now)
         return [Change(node_id, loaded.version, tuple(events))]
 

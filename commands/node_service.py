@@ -11,6 +11,7 @@ from commands.unit import Outcome, Unit, changed
 from domain import errors, node, pool, schedulability
 from domain.event import Change
 from domain.operation import Request
+from domain.policy.instant import written
 
 LATE_MS: Final = 5_000
 AHEAD_MS: Final = 5 * 366 * 86_400_000
@@ -77,7 +78,7 @@ def start_drain(state: node.State, command: Drain, budget: float, now: int) -> l
     """Cordons it; what is booked then leaves bit by bit. The append refuses what is beyond the pool's budget."""
     alive(state, "a drain")
     if command.deadline is not None and command.deadline < now - LATE_MS:
-        raise errors.Invalid("deadline", f"lies in the past; now is {now}")
+        raise errors.Invalid("deadline", f"lies in the past; now is {written(now)}")
     if command.deadline is not None and command.deadline > now + LONGEST_MS:
         raise errors.Invalid("deadline", "lies more than 366 days ahead")
     if state.drain is not None and (state.drain.reason, state.drain.deadline) == (command.reason, command.deadline):
@@ -162,7 +163,7 @@ def plan(state: node.State, command: Maintain, plan_id: str, now: int) -> node.M
     if command.until <= command.from_:
         raise errors.Invalid("until", "lies at or before from")
     if command.from_ < now - LATE_MS:
-        raise errors.Invalid("from", f"lies in the past; now is {now}")
+        raise errors.Invalid("from", f"lies in the past; now is {written(now)}")
     if command.until > now + AHEAD_MS or command.until - command.from_ > LONGEST_MS:
         raise errors.Invalid("until", "lies more than 366 days after from, or five years ahead")
     reason = command.reason or "maintenance"

@@ -8,6 +8,7 @@ from domain import claim, errors, pool, reservation
 from domain.access import Session
 from domain.labels import Labels
 from domain.operation import Request
+from domain.policy.instant import written
 from domain.reservation_terms import OPEN_END
 from domain.selector import Selectors
 
@@ -54,7 +55,7 @@ def check(asked: Asking, of: pool.State, now: int, selectors: Selectors) -> None
             selectors.compile(line.selector, f"devices[{index}].selector")
     if asked.starts_at is not None:
         if asked.starts_at < now - LATE_MS:
-            raise errors.Invalid("startsAt", f"lies in the past; now is {now}")
+            raise errors.Invalid("startsAt", f"lies in the past; now is {written(now)}")
         if asked.starts_at > now + AHEAD_MS:
             raise errors.Invalid("startsAt", "lies more than five years ahead")
     longest = of.policy.max_pending

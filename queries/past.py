@@ -8,6 +8,7 @@ import msgspec
 
 from domain import errors, registry
 from domain.operation import Answer, Paged
+from domain.policy.instant import written
 from projections import log_time
 from queries import reading
 from queries.reading import Place, Reader, Row
@@ -153,9 +154,9 @@ def check_position(position: int, head: int, field: str = MARK) -> None:
         raise errors.Invalid(field, f"lies beyond the log, which ends at @{head}")
 
 
-def check_instant(instant: int, now: int, field: str = MARK) -> None:
-    if instant > now:
-        raise errors.Invalid(field, f"lies in the future: now is {now}")
+def check_instant(asked: int, now: int, field: str = MARK) -> None:
+    if asked > now:
+        raise errors.Invalid(field, f"lies in the future: now is {written(now)}")
 
 
 def label(connection: "Connection[Any]", instant: int) -> tuple[int, bool]:

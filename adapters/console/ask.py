@@ -208,7 +208,7 @@ def as_of(text: str) -> str | None:
         return None
     if text.startswith("@") and _POSITION.fullmatch(text):
         return text
-    at = int(text) if _POSITION.fullmatch(text) else forms.instant(text)
+    at = int(text) if _POSITION.fullmatch(text) else forms.instant(text, "asOf")
     if not 0 <= at < LAST_MS:
         raise errors.Invalid("asOf", "lies before 1970 or after the year 9999")
     return str(at)

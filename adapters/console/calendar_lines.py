@@ -4,6 +4,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from . import gantt, render
 from .calendar_view import View
@@ -142,40 +143,37 @@ class Maker:
         made: list[Bar] = []
         for free in gantt.gaps(taken, window, one.gap_ms, LEAST_MS):
             said = f"{one.name} {one.devices[device]} is free, {times(*free)}"
-            made.append(self._free(f"g-{device}-{free[1]}", free, said))
+            x, width = self._window.x(free[0]), self._window.width(*free)
+            made.append(self._offered(Bar(f"g-{device}-{free[1]}", x, width, "gap", "", said), free))
         return made
-
-    def _free(self, id: str, free: Span, said: str, kind: str = "gap", label: str = "") -> Bar:
-        href = self._reserve(free)
-        spoken = f"{said}; reserve" if href else said
-        return Bar(id, self._window.x(free[0]), self._window.width(*free), kind, label, spoken, href)
 
     def _heat(self, one: Node, by_device: Mapping[str, Sequence[Booking]]) -> list[Bar]:
         made: list[Bar] = []
-        for index, load in enumerate(gantt.load(one.devices, by_device, self._view.cells)):
-            from_, until = load.cell
-            said = f"{one.name}: {load.booked} of {load.of} booked, {times(from_, until)}"
-            known = one.known_until is None or until <= one.known_until
-            if not known:
-                said = f"{one.name}: at least {load.booked} of {load.of} booked, {times(from_, until)}"
-            kind = f"heat-{_quarter(load.booked, load.of)}" + (" ahead" if load.booked and from_ > self._now else "")
-            free = known and one.blocked is None and load.booked < load.of and until > self._now
+        pieces = [self._left(cell) for cell in self._view.cells]
+        for index, load in enumerate(gantt.load(one.devices, by_device, pieces)):
+            known = one.known_until is None or load.cell[1] <= one.known_until
+            planned = gantt.are_planned(one.bookings, load.cell)
+            held = f"{load.booked} of {load.of} {'in planned maintenance' if planned else 'booked'}"
+            said = f"{one.name}: {'' if known else 'at least '}{held}, {times(*load.cell)}"
+            ahead = " ahead" if load.booked and load.cell[0] > self._now else ""
+            kind = "maintenance" if planned else f"heat-{_quarter(load.booked, load.of)}{ahead}"
+            free = known and one.blocked is None and load.booked < load.of and load.cell[1] > self._now
             label = f"{load.booked}/{load.of}" if load.booked else ""
-            if free:
-                span = (max(from_, self._now), until)
-                bar = self._free(f"h-{one.id}-{index}", span, said, kind, label)
-                made.append(Bar(bar.id, self._window.x(from_), self._window.width(*load.cell), *_rest(bar)))
-            else:
-                x, width = self._window.x(from_), self._window.width(from_, until)
-                made.append(Bar(f"h-{one.id}-{index}", x, width, kind, label, said))
+            x, width = self._window.x(self._view.cells[index][0]), self._window.width(*self._view.cells[index])
+            bar = Bar(f"h-{one.id}-{index}", x, width, kind, label, said)
+            made.append(self._offered(bar, load.cell) if free else bar)
         return made
+
+    def _left(self, cell: Span) -> Span:
+        """The cell, without what is over of it when it is the one around now."""
+        return (self._now, cell[1]) if cell[0] < self._now < cell[1] else cell
+
+    def _offered(self, bar: Bar, free: Span) -> Bar:
+        href = self._reserve(free)
+        return replace(bar, said=f"{bar.said}; reserve", href=href) if href else bar
 
 
 STATES: Final = {"allocated": "in use", "reserved": "booked", "maintenance": "planned"}
-
-
-def _rest(bar: Bar) -> tuple[str, str, str, str]:
-    return bar.kind, bar.label, bar.said, bar.href
 
 
 def _quarter(part: int, of: int) -> int:

@@ -73,7 +73,7 @@ class Console:
         try:
             ask = self._ask(at, query, request.scope["path_params"])
         except errors.Refusal as refusal:
-            return answers.refusal(refusal, frame.bare(at, here), part=at.part)
+            return answers.refusal(refusal, self._around_no_page(at, here), part=at.part or isinstance(of, File))
         try:
             if isinstance(of, File):
                 packed = "gzip" in at.headers.get(b"accept-encoding", "")
@@ -97,6 +97,10 @@ class Console:
             return ask.look.run(lambda: frame.around(of, ask, at, here, self._navigation))
         except errors.Refusal:
             return frame.bare(at, here)
+
+    def _around_no_page(self, at: Visit, here: str) -> dict[str, Any]:
+        """Around a refusal of what could not be asked: no page that has a past, or that changes."""
+        return self._around(_PROBLEM, self._ask(at, {}, {}), at, here) | {"live": ""}
 
     def doing(self) -> HTTPRouteHandler:
         """Every operation that changes something, by a form whose fields are the operation's own."""
@@ -153,12 +157,11 @@ class Console:
         try:
             at = await visit.arrive(self._wiring, visit.bearing(self._cookies, scope), scope, read=True)
             if at.session is not None:
-                ask = self._ask(at, {}, {})
-                around = await self._wiring.workers.run(lambda: self._around(_PROBLEM, ask, at, visit.HOME))
+                around = await self._wiring.workers.run(lambda: self._around_no_page(at, visit.HOME))
         except Exception:
             _log.warning("the page of a refusal has no frame", exc_info=True)
         part, again = visit.is_part(scope), scope.get("method") == "GET"
-        return answers.refusal(refusal, around | {"live": ""}, part=part, again=again)
+        return answers.refusal(refusal, around, part=part, again=again)
 
     def living(self) -> HTTPRouteHandler:
         operation = self._desk.operations["events.stream"]

@@ -111,13 +111,13 @@ def lines(members: Mapping[str, str]) -> str | None:
     return text if back == members else None
 
 
-def instant(text: str) -> int:
+def instant(text: str, name: str = "instant") -> int:
     """Epoch milliseconds of a date and time: in the zone that it names, else in UTC, as every page shows them."""
     try:
         found = datetime.fromisoformat(text)
         return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
     except (ValueError, OverflowError):
-        raise errors.Invalid("instant", f"{text!r} is no date and time") from None
+        raise errors.Invalid(name, f"{text[:80]!r} is no date and time") from None
 
 
 def day(name: str, text: str) -> int:

@@ -14,6 +14,7 @@ from adapters.postgres import rebuild
 from adapters.registry import OPERATIONS
 from commands import agents
 from domain import errors, inventory, node, registry, reservation_view
+from domain.policy.instant import epoch_ms
 from given import Client, Plane
 from given import inventory as document
 from projections import table
@@ -323,7 +324,8 @@ def test_what_is_not_yet_is_refused_and_told_where_the_log_is(plane: Plane) -> N
         assert f"ends at @{head}" in beyond["detail"]
         future = plane.root.get(f"{path}?asOf={now + 60_000}").json()
         assert (future["code"], future["errors"][0]["field"]) == ("INVALID", "asOf")
-        said = int(future["detail"].rpartition(" ")[2])
+        said = epoch_ms(future["detail"].rpartition(" ")[2])
+        assert said is not None, "an instant as people read it"
         assert now <= said <= plane.store.now()
 
 

@@ -22,7 +22,7 @@ def search(ask: Ask) -> dict[str, Any]:
     scope = ask.widest("audit.events")
     asked: dict[str, Any] = {name: ask.query.get(name, "").strip() for name, _, _ in FILTERS}
     asked |= {"outcome": ask.query.get("outcome", ""), "order": ask.query.get("order", "desc")}
-    asked |= {name: _instant(ask.query.get(name, "")) for name in ("from", "until")}
+    asked |= {name: _instant(ask, name) for name in ("from", "until")}
     asked |= {"cursor": ask.query.get("cursor", ""), "limit": A_PAGE}
     found = ask("audit.events", scope=scope, **asked)
     return {
@@ -34,8 +34,9 @@ def search(ask: Ask) -> dict[str, Any]:
     }
 
 
-def _instant(text: str) -> int | None:
-    return forms.instant(text) if text else None
+def _instant(ask: Ask, name: str) -> int | None:
+    text = ask.query.get(name, "")
+    return forms.instant(text, name) if text else None
 
 
 def story(ask: Ask) -> dict[str, Any]:

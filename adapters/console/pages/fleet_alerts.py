@@ -58,7 +58,12 @@ def _is(row: Row, field: str, value: str) -> bool:
 
 
 KINDS: Final = (
-    Kind("lost: what was placed there is placed elsewhere", "bad", {"connectivity": "lost"}, "NotConnected"),
+    Kind(
+        "lost: what ran on it alone failed, and what was only placed there is placed elsewhere",
+        "bad",
+        {"connectivity": "lost"},
+        "NotConnected",
+    ),
     Kind("unreachable: nothing was heard from the agent", "bad", {"connectivity": "unreachable"}, "NotConnected"),
     Kind("failed in provisioning or at the checks", "bad", {"provisionState": "failed"}, "NotProvisioned"),
     Kind("without a device that is booked", "bad", {"condition": "BookedDeviceMissing"}, "BookedDeviceMissing"),

@@ -190,6 +190,37 @@ def test_of_many_devices_each_node_is_one_row_that_unfolds(plane: given.Plane, d
     assert f'<a href="/reservations/{mine}" id="b-' in opened
 
 
+def test_a_folded_node_tells_planned_maintenance_from_what_is_booked(plane: given.Plane, day: Day) -> None:
+    pool_id, (node_id, *_) = plane.fleet(nodes=5)
+    body = {"on": True, "reason": "bios", "from": day.at(3), "until": day.at(4)}
+    plane.root.ok("POST", f"/v1/nodes/{node_id}/maintenance", body)
+    plane.settle()
+    page = signed(plane, plane.root).page(f"/calendar?poolId={pool_id}&date={day.date}")
+    assert re.search(rf'aria-label="n\d: 8 of 8 in planned maintenance, from {day.date} 03:00', page)
+    assert len(re.findall('class="bar-of maintenance"', page)) == 1
+    assert "heat-4 ahead" not in page
+
+
+def test_what_is_over_holds_nothing_of_a_folded_node_in_the_hour_that_is_now(plane: given.Plane) -> None:
+    pool_id, _ = plane.fleet(nodes=5)
+    over = plane.activate(plane.acme, plane.acme.reserve(pool_id).json()["id"])
+    plane.settle()
+
+    def held_on() -> list[str]:
+        """The ends of the cells from now on in which a device is booked."""
+        page, now = signed(plane, plane.root).page(f"/calendar?poolId={pool_id}"), time.gmtime()
+        ends = re.findall(r": 1 of 8 booked, from [^\"]+ until ([-\d]+ [:\d]+)", page)
+        return [end for end in ends if end > time.strftime("%Y-%m-%d %H:%M", now)]
+
+    assert held_on()
+    plane.acme.ok("POST", f"/v1/reservations/{over['id']}/release", {})
+    for allocation in over["allocations"]:
+        plane.report(allocation["nodeId"])
+    plane.until(plane.acme, over["id"], "released")
+    plane.settle()
+    assert held_on() == []
+
+
 @pytest.mark.parametrize("query", ["view=year", "date=yesterday", "date=0001-01-01", "date=9999-12-31", "nodeId=x"])
 def test_a_time_or_a_thing_that_is_none_is_refused_with_a_reason(plane: given.Plane, query: str) -> None:
     answer = signed(plane, plane.acme).get(f"/calendar?{query}")

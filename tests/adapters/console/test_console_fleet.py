@@ -15,6 +15,7 @@ from adapters.registry import OPERATIONS
 from commands import agents
 from domain import schedulability
 from given import Plane, inventory
+from silence import Watched
 
 HOSTILE = "<script>alert('x')</script>\" \u202eabc " + "r" * 200
 
@@ -216,6 +217,26 @@ def test_the_past_is_shown_as_it_was_and_never_moves(plane: Plane) -> None:
     assert "reasons" not in told(browser, f"/fleet/map.json?asOf=@{before}")["nodes"][0]
     assert "it is in service" in text(browser.page(f"/fleet/nodes?asOf=@{before}"))
     assert "cordoned since" in text(browser.page("/fleet/nodes"))
+
+
+def test_where_there_was_no_pool_the_past_says_so_and_asks_for_none(plane: Plane) -> None:
+    plane.fleet(nodes=1)
+    for person in (plane.operator, plane.acme):
+        said = text(signed(plane, person).page("/?asOf=2020-01-01T00:00"))
+        assert "There was no pool" in said
+        assert "none is offered now" not in said
+        assert "Register a site" not in said
+
+
+def test_who_lost_a_node_is_not_told_that_what_ran_there_goes_on(plane: Plane) -> None:
+    pool_id, (node_id,) = plane.fleet(nodes=1)
+    runs = plane.activate(plane.acme, plane.acme.reserve(pool_id).json()["id"])
+    watched = Watched(plane)
+    watched.silence(node_id)
+    watched.wait(302)
+    assert plane.acme.ok("GET", f"/v1/reservations/{runs['id']}")["state"] == "failed"
+    (said,) = alerts(signed(plane, plane.operator).page(f"/?waitFor={plane.settle()}"))
+    assert "1 node lost: what ran on it alone failed" in said
 
 
 def test_the_table_goes_on_where_its_page_ends(plane: Plane) -> None:

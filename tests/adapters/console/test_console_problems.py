@@ -90,3 +90,18 @@ def test_a_form_that_is_refused_leads_back_to_where_it_stands(plane: given.Plane
     browser.page("/")
     refused = browser.do("sites.create", part=False, name="x", kind="shared", iamRegion="eu", _back="/pools?a=b")
     assert '<a class="button" href="/pools?a=b">Back</a>' in framed(refused, 403)
+
+
+@pytest.mark.parametrize("path", ["/nodes?asOf=junk", "/?asOf=99999999999999999999", "/audit/proof?asOf=@x"])
+def test_a_past_that_is_none_is_said_in_the_frame_of_who_is_signed_in(plane: given.Plane, path: str) -> None:
+    page = framed(signed(plane, plane.root).get(path, accept=HTML), 422)
+    assert "asOf: " in page
+    assert 'aria-label="Pages"' in page
+    assert ">Home</a>" not in page
+    assert "data-time-slider" not in page
+
+
+@pytest.mark.parametrize("name", ["from", "until"])
+def test_a_search_names_the_time_that_it_does_not_understand(plane: given.Plane, name: str) -> None:
+    page = framed(signed(plane, plane.root).get(f"/audit?{name}=junk", accept=HTML), 422)
+    assert f"{name}: &#39;junk&#39; is no date and time" in page

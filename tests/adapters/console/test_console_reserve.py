@@ -139,7 +139,7 @@ def test_a_budget_is_shown_and_how_long_it_would_last(plane: Plane) -> None:
         ("selector", "<script>alert(1)</script>", "Selector of row 1"),
         ("count", "some", "Count of row 1: expected an integer"),
         ("durationSeconds", "long", "For how long: expected an integer, got text. Write 90m"),
-        ("startsAt", "1000", "Starts: lies in the past"),
+        ("startsAt", "1000", "Starts: lies in the past; now is 20"),
         ("nodes", "2000", "Nodes: expected an integer <= 1024"),
         ("labels{}", "no label", "Labels: 'no label' is no key=value"),
         ("binding", "instance", "Binding: reservations of this pool have binding hold"),
