@@ -4,7 +4,7 @@ import csv
 import io
 from typing import Any, Final
 
-from adapters.console import seen
+from adapters.console import render, seen
 from adapters.console.ask import Ask
 from adapters.console.page import File, Page
 
@@ -25,6 +25,7 @@ _COLUMNS: Final = (
     "from",
     "until",
 )
+_INSTANTS: Final = frozenset(("from", "until"))
 
 
 def build(ask: Ask) -> dict[str, Any]:
@@ -70,14 +71,16 @@ def export(ask: Ask) -> bytes:
     asked |= {name: ask.query.get(name) for name in ("from", "until")}
     while True:
         page = ask("usage.list", **asked)
-        writer.writerows([_cell(row.get(column)) for column in _COLUMNS] for row in page["items"])
+        writer.writerows([_cell(column, row.get(column)) for column in _COLUMNS] for row in page["items"])
         if "nextCursor" not in page:
             return text.getvalue().encode()
         asked["cursor"] = page["nextCursor"]
 
 
-def _cell(value: Any) -> Any:
-    """A text that a spreadsheet would run as a formula is kept a text."""
+def _cell(column: str, value: Any) -> Any:
+    """An instant as spreadsheets know one, in UTC; a text that they would run as a formula is kept a text."""
+    if column in _INSTANTS and value is not None:
+        return f"{render.iso(value)}Z"
     if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")):
         return "'" + value
     return "" if value is None else value

@@ -5,6 +5,7 @@ import html
 import io
 import json
 import re
+from datetime import datetime
 
 import pytest
 from signed import signed
@@ -55,11 +56,14 @@ def test_the_file_has_the_rows_of_the_list(plane: Plane) -> None:
     (told,) = plane.acme.ok("GET", "/v1/usage")["items"]
     assert float(row["gpuHours"]) == told["gpuHours"]
     assert (row["tenantId"], row["gpuModel"], row["projectId"]) == ("acme", "H100", "")
+    assert [datetime.fromisoformat(row[name]).timestamp() for name in ("from", "until")] == [
+        told[name] // 1000 for name in ("from", "until")
+    ]
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@x", "\tx"])
 def test_a_text_is_no_formula(text: str) -> None:
-    assert usage._cell(text) == f"'{text}"
+    assert usage._cell("poolId", text) == f"'{text}"
 
 
 def test_as_of_shows_what_had_run_by_then(plane: Plane) -> None:
