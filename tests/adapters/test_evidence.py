@@ -2,6 +2,7 @@
 
 import stat
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -51,12 +52,18 @@ def chains(house: Audited) -> dict[str, list[int]]:
 
 @contextmanager
 def written_behind(house: Audited, given: Facts) -> Iterator[None]:
-    """A follower and the writer behind it, each in its thread; at the end the follower has passed everything."""
+    """A follower and the writer behind it, each in its thread, the writer with its lease.
+
+    At the end the follower has passed everything.
+    """
     following = Follower(house.connections, [])
     writer = Evidence(house.connections, given.store, lambda: following.position, house.signer, "sess_1")
     following.start()
     writer.start()
     try:
+        deadline = time.monotonic() + 20
+        while _epoch(house) is None:
+            assert time.monotonic() < deadline, "the writer never took its lease"
         yield
         assert following.wait(house.end(), 20)
     finally:
@@ -80,10 +87,15 @@ def test_fifty_writers_at_once_give_one_chain_a_tenant_without_a_gap(house: Audi
     assert house.faults() == []
 
 
-def _fence(house: Audited) -> Fence:
+def _epoch(house: Audited) -> int | None:
     row = house.connection.execute("SELECT epoch FROM coordination_leases WHERE name = %s", (LEASE,)).fetchone()
-    assert row is not None
-    return Fence(LEASE, row[0])
+    return None if row is None else int(row[0])
+
+
+def _fence(house: Audited) -> Fence:
+    epoch = _epoch(house)
+    assert epoch is not None
+    return Fence(LEASE, epoch)
 
 
 def test_a_writer_that_lost_its_lease_while_it_paused_writes_nothing(house: Audited) -> None:
