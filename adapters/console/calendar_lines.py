@@ -152,10 +152,11 @@ class Maker:
         pieces = [self._left(cell) for cell in self._view.cells]
         for index, load in enumerate(gantt.load(one.devices, by_device, pieces)):
             known = one.known_until is None or load.cell[1] <= one.known_until
-            planned = gantt.are_planned(one.bookings, load.cell)
+            touching = gantt.touching(one.bookings, load.cell)
+            planned = bool(touching) and all(booking.reservation_id is None for booking in touching)
             held = f"{load.booked} of {load.of} {'in planned maintenance' if planned else 'booked'}"
             said = f"{one.name}: {'' if known else 'at least '}{held}, {times(*load.cell)}"
-            ahead = " ahead" if load.booked and load.cell[0] > self._now else ""
+            ahead = " ahead" if load.booked and not any(booking.bound for booking in touching) else ""
             kind = "maintenance" if planned else f"heat-{_quarter(load.booked, load.of)}{ahead}"
             free = known and one.blocked is None and load.booked < load.of and load.cell[1] > self._now
             label = f"{load.booked}/{load.of}" if load.booked else ""

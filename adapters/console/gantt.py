@@ -103,11 +103,10 @@ def load(devices: Iterable[str], booked: Mapping[str, Sequence[Booking]], pieces
     return [Load(cell, count, len(known)) for cell, count in zip(pieces, counts, strict=True)]
 
 
-def are_planned(taken: Iterable[Booking], within: Span) -> bool:
-    """Whether it is planned maintenance alone that books something at some time of it."""
+def touching(taken: Iterable[Booking], within: Span) -> list[Booking]:
+    """Those that book something at some time of it."""
     from_, until = within
-    touching = [one for one in taken if one.from_ < until and (one.until is None or one.until > from_)]
-    return bool(touching) and all(one.reservation_id is None for one in touching)
+    return [one for one in taken if one.from_ < until and (one.until is None or one.until > from_)]
 
 
 def lanes(taken: Iterable[Booking]) -> list[list[Booking]]:

@@ -175,6 +175,14 @@ def test_a_calendar_without_any_pool_says_so(plane: given.Plane) -> None:
     assert "/reserve?poolId" not in page
 
 
+def test_a_folded_node_has_what_runs_in_the_colour_of_what_is_in_use_to_its_end(plane: given.Plane) -> None:
+    pool_id, _ = plane.fleet(nodes=5)
+    plane.activate(plane.acme, plane.acme.reserve(pool_id, durationSeconds=3 * 3600).json()["id"])
+    page = signed(plane, plane.root).page(f"/calendar?poolId={pool_id}&waitFor={plane.settle()}")
+    assert len(re.findall('class="bar-of heat-1"', page)) >= 3
+    assert "ahead" not in page
+
+
 def test_of_many_devices_each_node_is_one_row_that_unfolds(plane: given.Plane, day: Day) -> None:
     pool_id, nodes = plane.fleet(nodes=5)
     mine = booked(plane, plane.acme, pool_id, startsAt=day.at(6))
